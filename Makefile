@@ -19,7 +19,7 @@ PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 ONE_MORE := -n $(shell expr $(CORES) + 1)  # many tests wait for servers and browsers
 
-.PHONY: demo check test nightly proof lint bench clean
+.PHONY: demo check test nightly proof lint bench conformance docs gallery clean
 demo: $(INSTALLED)      ## the main job: 20 searches, a table, the runs, one HTML report
 	$(BIN)/tot-lab demo
 
@@ -29,7 +29,7 @@ check: $(READY)         ## the fast lane, under a minute: nothing that is marked
 		$(foreach lane,slow nightly proof,--ignore-glob 'tests/*/$(lane)') tests
 
 test: $(READY) $(JS_READY)  ## everything but nightly and proof, the notebooks included; CI runs this
-	-$(BIN)/tot-lab model pull smollm2-135m  # 98 MB, once; without it the tests of a real model are skipped
+	-$(BIN)/python tests/support/fetch_weights.py  # 98 MB, once; without it the tests of a real model are skipped
 	$(PYTEST) $(ONE_MORE) -m "not nightly and not proof" $(NBVAL) tests $(NOTEBOOKS)
 
 nightly: $(READY) $(JS_READY)  ## real servers, many processes, all values of all axes; before an issue is closed
@@ -53,8 +53,19 @@ bench: $(READY)         ## what this machine makes of the engine; prints, never 
 	$(BIN)/python benchmarks/serve.py
 	-$(BIN)/python benchmarks/explorer.py  # needs Chromium
 
+conformance: $(READY)   ## writes docs/conformance.md: the lines of the published designs, and their tests
+	$(BIN)/python tests/contract/test_conformance.py
+
+docs: $(INSTALLED)      ## the documentation site, in site/: open site/index.html; needs no network but to install
+	$(INSTALL) --quiet --editable '.[docs]'
+	$(BIN)/python docs/build.py
+	$(BIN)/zensical build --clean --strict
+
+gallery: $(READY)       ## the pictures of docs/gallery.md anew; needs Chromium
+	$(BIN)/python benchmarks/gallery_pictures.py
+
 clean:
-	rm -rf .venv demo runs
+	rm -rf .venv build demo runs site
 
 $(INSTALLED): pyproject.toml litellm.lock
 	@echo "Installing tot_lab and what it needs into .venv: about 850 MB, one to three minutes, once."

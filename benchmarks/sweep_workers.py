@@ -4,12 +4,12 @@
 
 The work is that of `sweep.py`: 256 searches × 160 calls of 20 ms, journals on disk. Printed:
 
-1. One search a dask task, as one would write it by hand, ÷ the sweep's chunks; the limit is off.
-2. One process ÷ the chunks, each best of three. They use the same cores: with one core no more than
+1. One search a dask task, as one would write it by hand, ÷ the sweep; the limit is off.
+2. One process ÷ the workers, each best of three. They use the same cores: with one core no more than
    1 can come of it, since 40,960 calls at no limit are mostly work of the CPU's.
 3. What it costs that journals come back through the scheduler: the same bytes and nothing else.
-4. The most calls in flight over both workers, with the endpoint's limit of 64.
-5. A simulated model that only computes: one process ÷ the chunks.
+4. The most calls in flight over both workers, which adapt their limits each by itself.
+5. A simulated model that only computes: one process ÷ the workers.
 
 Figures only: nothing here passes or fails.
 """
@@ -120,8 +120,8 @@ def on_workers(client: Any, what: str) -> tuple[float, float]:
 
 def alone(what: str) -> tuple[float, float]:
     """Seconds of the same sweep in a process of its own, and those of its CPU."""
-    told = output_of([sys.executable, __file__, "--alone", what])
-    return told["seconds"], told["cpu"]
+    found = output_of([sys.executable, __file__, "--alone", what])
+    return found["seconds"], found["cpu"]
 
 
 def work_of(what: str) -> tuple[Any, tl.Strategy, list[tl.Task]]:
@@ -146,26 +146,26 @@ def main() -> None:
         folder = Path(name)
         asyncio.run(swept(Steady(), SMALL, questions(8), folder / "warm", client))
         single, there = one_by_one(client), on_workers(client, "waiting")
-        chunks = there[0]
-        line("one search a task ÷ chunks", single / chunks, "≥ 8", f"{single:.1f} s ÷ {chunks:.2f} s")
-        compared("one process ÷ chunks, limit off", here["waiting"], there, "≥ 1")
+        sweep = there[0]
+        line("one search a task ÷ sweep", single / sweep, "≥ 8", f"{single:.1f} s ÷ {sweep:.2f} s")
+        compared("one process ÷ workers, limit off", here["waiting"], there, "≥ 1")
         watched = Watched(log=str(folder / "log"))
         asyncio.run(swept(watched, SEARCH, questions(RUNS), folder / "limited", client))
         size, seconds = through_the_scheduler(client, folder / "limited")
-        line("MB of journals that came back", size / 1e6, "", f"alone {seconds:.2f} s, {chunks:.2f} s in all")
-        told = sorted(
+        line("MB of journals that came back", size / 1e6, "", f"alone {seconds:.2f} s, {sweep:.2f} s in all")
+        found = sorted(
             (float(moment), int(change))
             for moment, change in map(str.split, Path(watched.log).read_text().splitlines())
         )
-        most = max(accumulate(change for _, change in told))
-        line("most calls in flight, limit 64", most, "≤ 64", f"{len(told) // 2:,} calls")
+        most = max(accumulate(change for _, change in found))
+        line("most calls in flight", most, "", f"{len(found) // 2:,} calls")
         there = on_workers(client, "computing")
-        compared("computing: one process ÷ chunks", here["computing"], there, "as the cores")
+        compared("computing: one process ÷ workers", here["computing"], there, "as the cores")
 
 
 def compared(what: str, here: tuple[float, float], there: tuple[float, float], target: str) -> None:
     """One process and the workers, by the clock, and by the CPU: where other programs run too, the clock
-    tells of them."""
+    shows them."""
     (wall, cpu), (walls, busier) = here, there
     line(what, wall / walls, target, f"{wall:.2f} s ÷ {walls:.2f} s")
     line("  … by the CPU's clock", cpu / busier, "", f"{cpu:.2f} s ÷ {busier:.2f} s of the busier worker")

@@ -36,7 +36,7 @@ LONG_NOTEBOOKS = {
 LONG_FILES = [
     *("test_contract", "test_documents", "test_distributed", "test_sweep_figures", "test_lite_llm"),
     *("test_recordings", "test_explorer_views", "test_linear_reading", "test_panel", "test_cli"),
-    *("test_explorer_access", "test_explorer_lab", "test_weights", "test_plugins"),
+    *("test_explorer_access", "test_explorer_lab", "test_plugins"),
 ]
 """Files that take longest, longest first."""
 

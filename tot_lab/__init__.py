@@ -1,34 +1,52 @@
 """tot_lab: a research toolkit for people who study how language models reason by search.
 
-One run, start to end:
+    import tot_lab as tl
 
-    lab.run(strategy, task)                                                lab/
-      └ Runner                          also of streams, sweeps, workers   runtime/
-          strategy.think(task)          a generator: pure, no I/O          strategies/, domains/
-          yields  Call             ───▶ the model stack:                   models/
-                                        cache ▸ … ▸ litellm, local, sim
-                                        or a tool                          tools/
-          yields  Gather([...])     ───▶ branches at once, each at its own pace
-          yields  an event         ───▶ Recorder: journal, live watchers
-          receives Reply           ◀───
-          returns Answer
-      └ Run = header and records                                           record/
-           ├ Tree.of(events)                                               core/
-           ├ DataFrames, statistics, diagnosis                             analysis/
-           └ graph, figures, explorer, reports                             views/
-    lab.sweep(strategies, tasks)                                           lab/sweeps/
-      └ Sweep = runs, a file each, and one table of them                   analysis/
-    tl.think(question) · %%think · tot-lab think                           apps/
-      └ a run of two stages: gather, then Deep Think → report, panel
+    lab = tl.Lab("sim/game24")                  # a simulated model; "ollama/qwen3:8b", "gpt-4.1-mini", …
+    run = await lab.run(tl.TreeOfThoughts(), tl.game24("4 9 10 13"))      # in a script: lab.run_sync(…)
+    run                                         # answer, score, cost and tree
+    tl.Explorer(run)                            # each thought with its prompts and replies
+    sweep = await lab.sweep(tl.baselines(), tl.game24_tasks(5))           # several strategies and tasks
+    sweep.df()
 
-A run is its records: tree, frames, figures and reports are folds over the same list, and nothing else stores
-state. Rooms import downwards only: apps, views, analysis, lab, runtime, then models, tools, record,
-strategies and domains side by side, and core. Pandas, plotly and networkx are imported when something is
-shown, not before, and so is every name of `tl`.
+- `tl.Lab` runs a strategy on a task. Each run is a file that `tl.load` reads and `run.replay()` repeats.
+- Strategies: `tl.TreeOfThoughts`, `tl.ChainOfThought`, `tl.ReAct`, `tl.DeepThink`; `tl.methods` has all.
+- Parts of a tree search: `tl.proposers`, `tl.evaluators`, `tl.searches`, `tl.answers`; `tl.presets`.
+- Tasks: `tl.tasks` (own data), `tl.game24`, `tl.general`; `tl.domains` has all. Tools: `tl.tools`.
+- Results: `run.nodes_df()`, `sweep.df()`, `tl.stats`, `tl.figures`.
 
-Rule: a name of `tl` is a word of `_NAMES` or of a namespace below. `python tests/contract/test_names.py`
-writes the stub `__init__.pyi` anew from them.
+`tl.BeamSearch?` shows settings with their defaults. Read on: README.md, docs/README.md (guides), and the
+notebooks (`tot-lab notebooks DIR` copies them).
 """
+
+# One run, start to end:
+#
+#     lab.run(strategy, task)                                                lab/
+#       └ Runner                          also of streams, sweeps, workers   runtime/
+#           strategy.think(task)          a generator: pure, no I/O          strategies/, domains/
+#           yields  Call             ───▶ the model stack:                   models/
+#                                         cache ▸ … ▸ litellm, local, sim
+#                                         or a tool                          tools/
+#           yields  Gather([...])     ───▶ branches at once, each at its own pace
+#           yields  an event         ───▶ Recorder: journal, live watchers
+#           receives Reply           ◀───
+#           returns Answer
+#       └ Run = header and records                                           record/
+#            ├ Tree.of(events)                                               core/
+#            ├ DataFrames, statistics, diagnosis                             analysis/
+#            └ graph, figures, explorer, reports                             views/
+#     lab.sweep(strategies, tasks)                                           lab/sweeps/
+#       └ Sweep = runs, a file each, and one table of them                   analysis/
+#     tl.think(question) · %%think · tot-lab think                           apps/
+#       └ a run of two stages: gather, then Deep Think → report, panel
+#
+# A run is its records: tree, frames, figures and reports are folds over the same list, and nothing else
+# stores state. Rooms import downwards only: apps, views, analysis, lab, runtime, then models, tools, record,
+# strategies and domains side by side, and core. Pandas, plotly and networkx are imported when something is
+# shown, not before, and so is every name of `tl`.
+#
+# Rule: a name of `tl` is a word of `_NAMES` or of a namespace below. `python tests/contract/test_names.py`
+# writes the stub `__init__.pyi` anew from them.
 
 from __future__ import annotations
 

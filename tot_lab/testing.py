@@ -14,6 +14,7 @@ alone. In a notebook: `await asyncio.to_thread(check_strategy, MyStrategy())`.
 from __future__ import annotations
 
 import asyncio
+import dis
 import hashlib
 import inspect
 import json
@@ -24,11 +25,14 @@ import tempfile
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from difflib import get_close_matches
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
-from tot_lab.core.parts import part_of
+from tot_lab.core.parts import Part, UserFunction, needs_functions, part_of, parts_in
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
@@ -39,6 +43,7 @@ from tot_lab.domains import general
 from tot_lab.lab.lab import Lab
 from tot_lab.record.importers import load
 from tot_lab.record.run import Run
+from tot_lab.runtime.branching import describe_change
 from tot_lab.runtime.roles import thinking_of
 from tot_lab.runtime.stepper import default_answer
 from tot_lab.strategies import BeamSearch, OneAnswer, Stop, TreeOfThoughts
@@ -301,10 +306,16 @@ def expect(kept: bool, message: str) -> None:
         raise AssertionError(message)
 
 
+HINT = (
+    "It may use random, time or the order of a set, which is another one in each process. "
+    "A search draws numbers with `yield state.random_numbers()`."
+)
+
+
 def expect_same(events: Sequence[Record], others: Sequence[Record], when: str) -> None:
     """Raise an AssertionError that shows the first difference of two records, if they differ."""
     for k, (one, other) in enumerate(zip(events, others, strict=False)):
-        expect(one == other, f"the record differs {when}: record {k} was\n  {one}\nand is\n  {other}")
+        expect(one == other, f"the record differs {when}: record {k} was\n  {one}\nand is\n  {other}\n{HINT}")
     expect(
         len(events) == len(others),
         f"the record differs {when}: it had {len(events)} lines and has {len(others)}",
@@ -324,11 +335,12 @@ class _Nested(Strategy):
     """A strategy that runs another one below its own root."""
 
     strategy: Strategy
+    number: int = 3
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, None, "above")
         yield Thought(f"{at}.1", at, "beside")
-        return (yield from self.strategy.think(task, f"{at}.3"))
+        return (yield from self.strategy.think(task, f"{at}.{self.number}"))
 
 
 class _Branches(Strategy):
@@ -345,6 +357,74 @@ class _Branches(Strategy):
 
 
 # Promises of a strategy.
+
+
+def uses_no_clock_and_no_random_numbers(trial: Trial) -> None:
+    """Its own code, and the functions of its module that it calls, use no `random`, `time` or `datetime`.
+
+    What is recorded as a call, such as an async evaluator, may use them, and so may the code of tot_lab.
+    """
+    for part in parts_in(trial.strategy):
+        for function in _own_functions(part):
+            for code, module in _modules_used(function):
+                expect(
+                    module not in UNRECORDED,
+                    f"line {code.co_firstlineno} of {Path(code.co_filename).name}, {code.co_name!r}, uses "
+                    f"{module}, whose results are not recorded. A search draws numbers with "
+                    "`yield state.random_numbers()`, and tl.Budget(seconds=…) limits time.",
+                )
+
+
+UNRECORDED = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
+"""Modules whose results no record holds."""
+
+
+def _own_functions(part: Part) -> Iterator[Callable[..., Any]]:
+    """Return the functions that the driver executes without a record, those of tot_lab excepted."""
+    if isinstance(part, UserFunction):
+        recorded = inspect.iscoroutinefunction(part.wrapped) or "paths" in part.parameters
+        if not recorded and inspect.isfunction(part.wrapped):
+            yield part.wrapped
+    elif not inspect.iscoroutinefunction(type(part).__call__):  # a model
+        for kind in type(part).__mro__:
+            if kind.__module__.partition(".")[0] not in ("tot_lab", "pydantic"):
+                yield from filter(inspect.isfunction, vars(kind).values())
+
+
+def _modules_used(function: Callable[..., Any]) -> Iterator[tuple[CodeType, str]]:
+    """Return the modules that a function refers to, each with the code that does."""
+    known, waiting = {function}, [function]
+    while waiting:
+        function = waiting.pop()
+        for code in _codes_in(function.__code__):
+            for step in dis.get_instructions(code):
+                if step.opname == "IMPORT_NAME":
+                    yield code, step.argval
+                if step.opname != "LOAD_GLOBAL":
+                    continue
+                value = function.__globals__.get(step.argval)
+                if inspect.isfunction(value) and value.__module__ == function.__module__:
+                    waiting += [] if value in known else [value]
+                    known.add(value)
+                elif value is not None:
+                    module = _module_of(value)
+                    if module == "numpy" and "random" in code.co_names:
+                        module = "numpy.random"
+                    yield code, module
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Return a code object and those of the functions and comprehensions inside it."""
+    waiting = [code]
+    while waiting:
+        yield (code := waiting.pop())
+        waiting.extend(inner for inner in code.co_consts if isinstance(inner, CodeType))
+
+
+def _module_of(value: Any) -> str:
+    if isinstance(value, ModuleType):
+        return value.__name__
+    return getattr(value, "__module__", None) or type(getattr(value, "__self__", value)).__module__
 
 
 def ends_with_a_stop_code(trial: Trial) -> None:
@@ -405,17 +485,27 @@ def bounds_its_calls(trial: Trial) -> None:
 
 
 def runs_at_another_id(trial: Trial) -> None:
-    """Inside another strategy it first records its root at the given id, and everything else below it."""
-    nested, alone = trial.run(strategy=_Nested(strategy=trial.strategy)), trial.run()
+    """Inside another strategy it first records its root at the given id, and everything else below it.
+
+    With other ids, sets of ids have another order.
+    """
+    alone = trial.run()
+    for number in range(3, 8):
+        _runs_at(trial, alone, number)
+
+
+def _runs_at(trial: Trial, alone: Run, number: int) -> None:
+    at = f"0.{number}"
+    nested = trial.run(strategy=_Nested(strategy=trial.strategy, number=number))
     thoughts = [event for event in nested.events if isinstance(event, Thought)]
     expect(len(thoughts) > 2, "it recorded no thought")
     root = thoughts[2]
-    expect((root.id, root.parent) == ("0.3", "0"), f"its first thought at '0.3' is {root}")
-    outside = [event.id for event in thoughts[2:] if not f"{event.id}.".startswith("0.3.")]
-    expect(not outside, f"thoughts {outside} are not below '0.3', the id that it was given")
-    expect(nested.answer == alone.answer, f"its answer at '0.3' is {nested.answer!r}, not {alone.answer!r}")
-    ids = {"0", "0.1"} | {"0.3" + node.id[1:] for node in alone.tree}
-    expect({*nested.tree.nodes} == ids, f"at '0.3' its thoughts are {sorted(nested.tree.nodes)}")
+    expect((root.id, root.parent) == (at, "0"), f"its first thought at {at!r} is {root}")
+    outside = [event.id for event in thoughts[2:] if not f"{event.id}.".startswith(f"{at}.")]
+    expect(not outside, f"thoughts {outside} are not below {at!r}, the id that it was given")
+    ids = ["0", "0.1", *(at + node.id[1:] for node in alone.tree)]
+    expect([*nested.tree.nodes] == ids, f"at {at!r} its thoughts are {[*nested.tree.nodes]}. {HINT}")
+    expect(nested.answer == alone.answer, f"its answer at {at!r} is {nested.answer!r}, not {alone.answer!r}")
 
 
 def keeps_its_budget(trial: Trial) -> None:
@@ -614,12 +704,19 @@ def never_sees_the_reference(trial: Trial) -> None:
 def continues_with_a_changed_thought(trial: Trial) -> None:
     """If a user changes a thought (`lab.branch`), everything after it builds on the new text.
 
-    A strategy must continue with the value that `emit(...)` returns.
+    A strategy must continue with the value that `emit(...)` returns. The new text is that of another thought
+    if the domain reads only steps of its own. A thought that can have no other text is left out.
     """
-    whole = trial.run()
-    changed = "a changed step\nAnswer: 4711"
+    paths: list[tuple[str, list[str]]] = []
+    spied = trial.task.model_copy(update={"domain": _spied(trial.task.domain, paths)})
+    whole = trial._replace(task=spied).run()
     for node in _thoughts_of(whole):
+        changed = _another_text(whole, node)
+        if changed is None:
+            continue
         old, model = whole.tree[node].text, trial.model()
+        made_up = changed == CHANGED
+        paths.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # `lab.branch` only warns about this
             made = wait(trial.lab(model).branch(whole, node, content=changed))
@@ -627,8 +724,11 @@ def continues_with_a_changed_thought(trial: Trial) -> None:
             made.tree[node].text == changed,
             f"thought {node} should have the changed text: got {made.tree[node].text!r}",
         )
+        if not made_up:
+            _expect_no_prompt_of(whole.steps(node), made, paths)
         elsewhere = any(old in other.text for other in made.tree)
-        for call in (call for call in model.calls if f"{call.node}.".startswith(f"{node}.")):
+        below = (call for call in model.calls if f"{call.node}.".startswith(f"{node}."))
+        for call in below if made_up else ():
             where = f"a {call.purpose} call for {call.node}, below the changed thought {node},"
             # A judge sees only the answer, a synthesis only what precedes the latest turn, and Deep Think's
             # later iterations only what a synthesis has made of the thought.
@@ -644,12 +744,43 @@ def continues_with_a_changed_thought(trial: Trial) -> None:
             expect(elsewhere or old not in shown, f"{where} has the old text")
         fresh = {*map(repr, _calls_of(made))} - {*map(repr, whole.events)}
         expect(fresh == {*map(repr, model.calls)}, "it repeated a call whose reply was known")
-        if made.best is not None and made.best.id == node:
+        if made_up and made.best is not None and made.best.id == node:
             expect(
                 made.answer == "4711",
                 f"the answer should be that of the changed thought: got {made.answer!r}",
             )
         expect(wait(made.replay()).identical, "the branch does not replay")
+
+
+CHANGED = "a changed step\nAnswer: 4711"
+"""The text of a changed thought, if the domain can read it."""
+
+
+def _another_text(run: Run, node: str) -> str | None:
+    """Return a text that the domain can read at `node`: `CHANGED`, or that of another thought."""
+    old = run.tree[node].text
+    for text in dict.fromkeys([CHANGED, *(other.text for other in run.tree)]):
+        try:
+            read = describe_change(run, node, text, None, None)["content"]
+        except ValueError:
+            continue
+        if read == text and text not in (old, run.question):
+            return text
+    return None
+
+
+def _expect_no_prompt_of(old: list[str], made: Run, paths: Iterable[tuple[str, list[str]]]) -> None:
+    """Raise an AssertionError if a prompt was made of the path `old`, whose last thought `made` has changed.
+
+    The texts of steps such as `2` are in many prompts, so their paths are compared.
+    """
+    if any(made.steps(node.id) == old for node in made.tree):
+        return  # of another thought
+    for method, path in paths:
+        is_old = method.endswith("_prompt") and path[: len(old)] == old
+        expect(
+            not is_old, f"a person changed the thought {old[-1]!r}, but {method} was given the path {path}"
+        )
 
 
 def continues_with_a_changed_score(trial: Trial) -> None:
@@ -704,7 +835,9 @@ def continues_another_strategy(trial: Trial) -> None:
             for call in model.calls:
                 lacking = [step for step in steps if step not in call.prompt]
                 expect(not lacking, f"a {call.purpose} call does not show the earlier step {lacking[:1]}")
-            again = part_of(json.loads(json.dumps(made.header.strategy)), Strategy)
+            again: Part | None = part_of(json.loads(json.dumps(made.header.strategy)), Strategy)
+            if again is None or needs_functions(again):  # a file holds no functions
+                again = made.strategy
             assert isinstance(again, Strategy)
             expect(
                 trial.run(strategy=again).tree == made.tree,
@@ -716,9 +849,9 @@ def continues_another_strategy(trial: Trial) -> None:
             lines = made.path.read_bytes().splitlines(keepends=True)
             cut = Path(folder) / f"cut-{node}.jsonl"
             cut.write_bytes(b"".join(lines[: len(lines) // 2]))
-            resumed = wait(trial.lab().resume(cut))
+            resumed = wait(trial.lab().resume(cut, strategy=again))
             expect_same(made.events, resumed.events, "when a branch is resumed")
-            expect(wait(load(made.path).replay()).identical, "the branch does not replay")
+            expect(wait(load(made.path).replay(again)).identical, "the branch does not replay")
             nested = trial.run(strategy=_Nested(strategy=again))
             ids = {"0.3" + id[1:] for id in made.tree.nodes} | {"0", "0.1"}
             expect(ids == {*nested.tree.nodes}, "inside another strategy the branch has other thoughts")
@@ -746,29 +879,44 @@ def shows_a_domain_the_whole_path(trial: Trial) -> None:
 
 
 def _spied(domain: Domain, paths: list[tuple[str, list[str]]]) -> Domain:
-    """Return an equal domain that appends each path it receives to `paths`, with the name of the method."""
+    """Return an equal domain that appends each path it receives to `paths`, with the name of the method.
+
+    Calls that the domain's methods make of each other are left out.
+    """
+    inside = ContextVar("inside", default=False)
 
     def spied(name: str, signature: inspect.Signature) -> Callable[..., Any]:
         def method(self: Domain, *args: Any, **named: Any) -> Any:
             given = signature.bind(self, *args, **named).arguments
-            received = [given["path"]] if "path" in given else given["paths"]
-            paths.extend((name, [*path]) for path in received)
-            return getattr(super(kind, self), name)(*args, **named)
+            received = [given["path"]] if "path" in given else given.get("paths", [])
+            if not inside.get():
+                paths.extend((name, [*path]) for path in received)
+            before = inside.set(True)
+            try:
+                return getattr(super(kind, self), name)(*args, **named)
+            finally:
+                inside.reset(before)
 
         return method
 
     methods: dict[str, Any] = {}
     for name, function in inspect.getmembers(Domain, inspect.isfunction):
-        signature = inspect.signature(function)
-        if name != "steps" and {"path", "paths"} & {*signature.parameters}:
-            methods[name] = spied(name, signature)
+        if name != "steps" and not name.startswith("_") and function.__module__ == Domain.__module__:
+            methods[name] = spied(name, inspect.signature(function))
     names = {"kind": domain.kind, "__module__": __name__, **methods}
     kind: type[Domain] = type("_Spied", (type(domain),), names)
     return kind(**dict(domain))
 
 
 def can_be_continued_by_another(trial: Trial) -> None:
-    """Another strategy can continue from each of its thoughts, and sees the steps that lead to it."""
+    """Another strategy can continue from each of its thoughts, and sees the steps that lead to it.
+
+    The other one requests an answer at once. A domain without an `answer_prompt` has no such strategy.
+    """
+    try:
+        trial.task.answer_prompt(False)
+    except NotImplementedError:
+        return
     begun = trial.run()
     for node in begun.tree:
         if trial.task.domain.complete(trial.task, begun.steps(node.id)):
@@ -788,7 +936,10 @@ def keeps_its_settings(trial: Trial) -> None:
     """Its settings, saved as JSON and loaded, give an equal strategy."""
     settings = json.loads(json.dumps(trial.strategy.settings(), allow_nan=False))
     again = part_of(settings, Strategy)
-    expect(again == trial.strategy, f"a strategy made from its settings differs: got {again!r}")
+    same = again == trial.strategy
+    if again is not None and needs_functions(again):  # which a file does not hold
+        same = again.settings() == settings
+    expect(same, f"a strategy made from its settings differs: got {again!r}")
 
 
 def is_drawn(trial: Trial) -> None:
@@ -810,6 +961,7 @@ def is_drawn(trial: Trial) -> None:
 
 
 PROMISES: tuple[Callable[[Trial], None], ...] = (
+    uses_no_clock_and_no_random_numbers,
     ends_with_a_stop_code,
     records_the_same_for_any_latency,
     runs_beside_itself,
@@ -834,6 +986,17 @@ PROMISES: tuple[Callable[[Trial], None], ...] = (
 """The promises of a strategy, one function each."""
 
 
+def _has_thoughts(trial: Trial) -> None:
+    """Some reply of the model is a step or an answer that the domain can read."""
+    run = trial.run()
+    why = run.failure or f"the domain {trial.task.domain.kind!r} could read no reply of the model"
+    expect(
+        len(run.tree) > 1,
+        f"nothing can be checked, since a run has no thought below the question: {why}. Pass model=, a "
+        f"function Call -> str that replies with steps or answers of this domain.",
+    )
+
+
 def check_strategy(
     strategy: Strategy,
     task: Task = TASK,
@@ -848,7 +1011,8 @@ def check_strategy(
         strategy: The strategy.
         task: The task that it is given.
         model: A function `Call -> Reply | str` with the replies that your strategy expects. The default knows
-            the call purposes of tot_lab and replies `Answer: …` to all others.
+            the call purposes of tot_lab, proposes `step 7` and replies `Answer: …` to all others. A domain
+            that reads only steps of its own needs another one.
         tools: Tools of the lab.
         promises: The promises to check, from `PROMISES`.
 
@@ -861,9 +1025,13 @@ def check_strategy(
     if not isinstance(task, Task):
         raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
     if not callable(model) or any(map(inspect.iscoroutinefunction, (model, type(model).__call__))):
-        raise TypeError(f"model must be a function Call -> Reply | str that is not async: got {model!r}.")
+        raise TypeError(
+            f"model must be a function Call -> Reply | str that is not async: got {model!r}. A simulated "
+            f"player is lambda call: player.written(call, dice(call))."
+        )
     trial = Trial(strategy, task, model, tuple(Toolbox(tools).tools.values()))
-    for promise in promises:
+    is_scripted = task is TASK and model is answer_to
+    for promise in promises if is_scripted else (_has_thoughts, *promises):
         try:
             promise(trial)
         except AssertionError as broken:
@@ -911,11 +1079,17 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
     Raises:
         AssertionError: Names the method, the path and what is wrong with the result.
         TypeError: If `task` is not a task.
+
+    Warns:
+        UserWarning: If a method has nearly the name of one that a domain may override.
     """
     if not isinstance(task, Task):
         raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
     if isinstance(steps, str):
         raise TypeError(f"steps must be a list of steps: got {steps!r}.")
+    for near, method in _misspelt(type(task.domain)):
+        name = f"{type(task.domain).__name__}.{method}"
+        warnings.warn(f"No strategy calls {name}. Did you mean {near}?", UserWarning, stacklevel=2)
     trial = _DomainTrial(task)
     texts = [text for text in HOSTILE if isinstance(text, str)]
     for text in texts:
@@ -925,6 +1099,14 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
         grade = trial.call("grade", "the reference", task, str(task.reference))
         expect(grade in (1, None), f"grade gives the reference {task.reference!r} {grade!r} instead of 1")
     return rows
+
+
+def _misspelt(kind: type[Domain]) -> Iterator[tuple[str, str]]:
+    """Return the nearest method of `Domain` to each method that only `kind` has, where they are similar."""
+    known = {name for name, _ in inspect.getmembers(Domain, inspect.isfunction)} - vars(kind).keys()
+    for name, value in vars(kind).items():
+        if inspect.isfunction(value) and not hasattr(Domain, name):
+            yield from ((near, name) for near in get_close_matches(name, known, n=1, cutoff=0.91))
 
 
 def _paths(task: Task, steps: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

@@ -7,9 +7,9 @@ from support import wait
 from support.steering import steered
 
 import tot_lab as tl
+from tot_lab.analysis.blame import right_not_chosen
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.judging import blame_of, right_not_chosen
-from tot_lab.analysis.why import why_it_failed
+from tot_lab.analysis.why import blame_of, why_it_failed
 from tot_lab.core.records import Scored
 
 HAND = tl.game24("4 5 6 10")
@@ -58,6 +58,9 @@ def test_a_branch_says_what_was_changed_everywhere_and_blames_no_component(
     assert all(HAND.domain.solvable(HAND, [run.tree[it.node].text]) in (solvable, False) for it in changes)
     assert run.correct is False
     assert why_it_failed(run).text.startswith(says)
+    found = tl.stats.judge_evaluator(run)
+    assert found.runs["blame"].tolist() == ["person"] == [blame_of(run).on]
+    assert found.runs["nodes"].tolist() == [", ".join(why_it_failed(run).nodes)]
     sentence = "; ".join(f"thought {change.node}: {what}" for change in changes)
     (finding,) = tl.diagnose(run).of("person")
     assert finding.text == f"A person changed this run: {sentence}."
@@ -145,7 +148,10 @@ VALUE, PERSON = "value", "person"
     ],
 )
 def test_a_person_is_named_only_for_what_the_person_alone_explains(steps, says):
-    assert why_it_failed(beam(*steps)).text == says
+    run = beam(*steps)
+    assert why_it_failed(run).text == says
+    blamed = tl.stats.judge_evaluator(run).blame.loc["all"]
+    assert blamed[says.partition(":")[0].lower()] == blamed["failed"] == 1
 
 
 def test_it_never_says_that_no_kept_thought_scored_higher_when_one_did():
@@ -219,7 +225,8 @@ def test_a_right_answer_that_was_not_chosen_is_marked_in_the_picture():
             recorder.end(("42", "41")[which], node=ids[which])
         return recorder.run
 
-    from tot_lab.views.tree_svg import MISSED, tree_svg
+    from tot_lab.views.figures.theme import MISSED
+    from tot_lab.views.tree_svg import tree_svg
 
     assert right_not_chosen(answered(1)) == ["0.0"]
     assert right_not_chosen(answered(0)) == []

@@ -6,9 +6,8 @@ from support import TASK, Scripted, answer_to, run, wait
 from support.endpoint import scripted
 
 import tot_lab as tl
-from tot_lab.analysis.frames import STATES
 from tot_lab.core.calls import Reply
-from tot_lab.core.records import Line, Thought
+from tot_lab.core.records import STATES, Line, Thought
 from tot_lab.record.journal import Header
 
 NODES = {

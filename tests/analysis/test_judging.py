@@ -13,7 +13,8 @@ from support import TASK, Scripted, run
 
 import tot_lab as tl
 from tot_lab.analysis import judging
-from tot_lab.analysis.judging import BLAMES, EvaluatorDiagnosis, bins_of, judge_evaluator
+from tot_lab.analysis.blame import BLAMES
+from tot_lab.analysis.judging import EvaluatorDiagnosis, bins_of, judge_evaluator
 from tot_lab.record.losses import is_loss_column
 
 HAND = tl.game24("4 5 6 10")

@@ -3,13 +3,15 @@
 import json
 import re
 
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import Scripted, wait
 
 import tot_lab as tl
-from tot_lab.analysis.latex import escaped
+from tot_lab.analysis.latex import escaped, latex_table
+from tot_lab.analysis.sweep_summary import Summary
 
 TASKS = [tl.general(f"What is {k} + {k}?", answer=2 * k, grade="number") for k in range(1, 9)]
 ODD = "\\&%$#_{}~^<>|[*\"'`--–…−×≤ \n\r\t\0\u2028"
@@ -158,14 +160,14 @@ def test_the_provenance_is_in_a_file_beside_the_table(tmp_path):
     tex = sweep.save(tmp_path / "table.tex", against="all").read_text()
     assert "%" not in tex.replace(r"\%", "")
     assert {path.name for path in tmp_path.iterdir()} == {"table.tex", "table.provenance.json"}
-    told = json.loads((tmp_path / "table.provenance.json").read_text())
-    assert told["tot_lab"] == tl.__version__
-    assert told["model"] == sweep.runner.gateway.settings
-    assert set(told["settings"]) == set(GOOD)
-    assert told["cache"]["mode"] == "auto"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", told["date"])
-    assert told["table"]["against"] == "all"
-    assert "Holm" in told["table"]["p"]
+    provenance = json.loads((tmp_path / "table.provenance.json").read_text())
+    assert provenance["tot_lab"] == tl.__version__
+    assert provenance["model"] == sweep.runner.gateway.settings
+    assert set(provenance["settings"]) == set(GOOD)
+    assert provenance["cache"]["mode"] == "auto"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", provenance["date"])
+    assert provenance["table"]["against"] == "all"
+    assert "Holm" in provenance["table"]["p"]
 
 
 @pytest.mark.slow
@@ -178,3 +180,56 @@ def test_a_wrong_baseline_is_said(tmp_path):
     with pytest.raises(ValueError, match="nothing to compare it with"):
         swept({"one": Says()}, TASKS[:2]).save(tmp_path / "a.tex", against="one")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_ungraded_runs_show_in_every_table(tmp_path):
+    tasks = [TASKS[0], TASKS[1].model_copy(update={"reference": None})]
+    sweep = swept({"one": tl.OneAnswer()}, tasks)
+    first, _, row = str(sweep).splitlines()[:3]
+    assert "2 of 2 runs · 1 of 2 graded" in first
+    assert row.split()[:5] == ["one", "1", "of", "2", "graded"]
+    assert "1 of 2 graded" in sweep._repr_html_().partition("<table>")[0]
+    assert "<td>1 of 2 graded</td>" in sweep._repr_html_()
+    _, line = cells(sweep.save(tmp_path / "a.tex").read_text())
+    assert line[:2] == ["one", "1 of 2 graded"]
+    sweep.save(tmp_path / "a.csv")
+    assert json.loads((tmp_path / "a.csv.json").read_text())["runs"] == {"finished": 2, "graded": 1, "of": 2}
+    assert "1 of 2 runs graded" in tl.figures.plot_sweep(sweep, y="calls").layout.title.subtitle.text
+    graded = swept({"one": tl.OneAnswer()}, TASKS[:2])
+    figure = tl.figures.plot_sweep(graded)
+    assert "graded" not in f"{graded}{graded._repr_html_()}{figure.layout.title.subtitle.text}"
+
+
+def test_an_answer_without_a_grade_says_what_to_pass():
+    task = tl.general("How many?", answer=26)
+    lab = tl.Lab("sim/general", runs=None)
+    run, sweep = wait(lab.run(tl.OneAnswer(), task)), wait(lab.sweep(tl.OneAnswer(), task))
+    for card in (str(run), run._repr_html_(), str(sweep), sweep._repr_html_()):
+        assert "ungraded: pass grade=" in card
+    unknown = wait(lab.run(tl.OneAnswer(), tl.general("How many?")))
+    assert "grade=" not in str(unknown)
+
+
+@pytest.mark.slow
+def test_a_p_value_of_random_swaps_is_an_upper_estimate_with_their_number(tmp_path):
+    def rows(differ):
+        shares = {"a": [True, True], "b": [True, False]}  # of each task that differs
+        return [
+            {"setting": setting, "task": f"{task}", "correct": solved, "error": None, "score": float(solved)}
+            for task in range(differ)
+            for setting, runs in shares.items()
+            for solved in runs
+        ]
+
+    exact = pandas.DataFrame(rows(13))
+    drawn = pandas.DataFrame(rows(14))
+    assert tl.stats.compare(exact, "a", "b").swaps == 0
+    assert tl.stats.compare(exact, "a", "b").p == 2 / 2**13
+    found = tl.stats.compare(drawn, "a", "b")
+    assert found.swaps == 9_999
+    assert found.p >= 1 / 10_000
+    lines = [Summary(name, 28, 28, *[None] * 5, 0, {}) for name in "ab"]
+    assert "$p$ (Holm; 9,999 random swaps)" in latex_table(lines, drawn, "b").text
+    assert r"$\leq$0.001" in latex_table(lines, drawn, "b").text
+    assert "leq" not in latex_table(lines, exact, "b").text

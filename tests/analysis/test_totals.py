@@ -1,17 +1,14 @@
 """The rows of every table of a run add up to the run's totals, whatever strategy made it."""
 
-from itertools import count
-
 import pandas as pd
 import pytest
-from support import Scripted
 from support.contract import MADE, every_strategy, trial_of
+from support.counted import counted
 
 import tot_lab as tl
 from tot_lab.analysis.tables import runs_df
 from tot_lab.core.calls import Reply
 from tot_lab.core.tools import asks_no_model
-from tot_lab.testing import answer_to
 
 ROWS = {
     "plan_execute": {"plan", "act", "review"},
@@ -22,21 +19,6 @@ ROWS = {
 """Purposes that have rows in `steps_df`, for some strategies. A run without turns and tools has no rows."""
 
 AMOUNTS = ("input_tokens", "output_tokens", "cost", "paid")
-
-
-def counted():
-    """A model that names other tokens and another price in each reply, so that no two rows can be swapped."""
-    numbers = count(1)
-
-    def reply(call):
-        made, k = answer_to(call), next(numbers)
-        made = Reply(made) if isinstance(made, str) else made
-        # Powers of two make sums of costs exact, whatever their order.
-        return Reply(
-            made.text, tool_calls=made.tool_calls, input_tokens=100 + k, output_tokens=k * k, cost=k / 1024
-        )
-
-    return Scripted(reply)
 
 
 def add_up(run):

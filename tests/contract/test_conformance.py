@@ -1,22 +1,23 @@
 """Every line of the five published designs and their supplement, and the tests that show it: the list behind
-CONFORMANCE.md.
+docs/conformance.md, which is written on demand.
 
 Rule: a line names the tests that fail when it is broken, and no others. While no test shows all of it, it
 names none and is `open`. Tests are named at the lines, not lines at the tests: a line needs its words in any
 case, and so one page says what is shown by what.
 
-    python tests/contract/test_conformance.py    # writes CONFORMANCE.md anew
+    make conformance    # or: python tests/contract/test_conformance.py
 """
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "CONFORMANCE.md"
+PAGE = ROOT / "docs" / "conformance.md"
 
 IDS = [
     f"{part}{k}"
@@ -274,7 +275,7 @@ LINES = [
     ),
     (
         "D2",
-        "branches that differ; later iterations are told what came before",
+        "branches that differ; later iterations see the earlier ones",
         "tests/strategies/test_deep_think.py::test_d2_branches_differ_and_later_ones_are_told_what_came_before",
         "tests/strategies/test_deep_think.py::test_what_does_not_fit_is_shortened_and_each_cut_is_a_note",
         "tests/strategies/test_deep_think.py::test_a_shortened_text_is_a_finding_and_a_line_of_the_report",
@@ -595,7 +596,7 @@ LINES = [
     ),
     (
         "R17",
-        "when results bring little new, or no tool is left, it is told to write",
+        "when results bring little new, or no tool is left, the model is asked to write",
         "tests/strategies/test_react.py::test_when_little_is_new_it_is_told_to_write",
         "tests/strategies/test_react.py::test_a_satisfied_required_tool_may_be_called_again_up_to_two_times",
         "tests/strategies/test_react.py::test_r17_an_output_tool_is_asked_for_once_the_search_tools_are_satisfied",
@@ -788,23 +789,26 @@ HEAD = """\
 tot_lab brings five published designs together: Tree of Thoughts by beam search (T) and as a state machine
 (M), Deep Think (D), the reasoning strategies of an agent framework (R) and its thinking levels (K), with ten
 lines (S) that a second reading of the sources added. Each line stands here in a few words, with the tests
-that fail when it is broken. The last column names each departure from the source, and says what does not
-hold yet (*Open*). `open` in the third column: nothing of the line holds.
+that fail when it is broken: their file, and their number if there are several. The last column names each
+departure from the source. The names of the tests are in `tests/contract/test_conformance.py`, which writes
+this page: `make conformance`.
 
-`python tests/contract/test_conformance.py` writes this page from the list in that file.
-
-| line | what | shown by | departures, and what is open |
+| line | what | tests | departures |
 |---|---|---|---|
 """
 
 
 def page() -> str:
-    """CONFORMANCE.md as it should be."""
-    shown = (
-        (id, words, ", ".join(f"`{test}`" for test in tests) or "open", NOTES.get(id, ""))
-        for id, words, *tests in LINES
+    """docs/conformance.md: a row for each line."""
+    return HEAD + "".join(
+        f"| {id} | {words} | {shown_by(tests)} | {NOTES.get(id, '')} |\n" for id, words, *tests in LINES
     )
-    return HEAD + "".join(f"| {' | '.join(row)} |\n" for row in shown)
+
+
+def shown_by(tests: list[str]) -> str:
+    """The files of `tests`, each with the number of its tests if there are several."""
+    files = Counter(Path(test.partition("::")[0]).stem.removeprefix("test_") for test in tests)
+    return ", ".join(file if count == 1 else f"{file} ({count})" for file, count in files.items()) or "open"
 
 
 @cache
@@ -834,8 +838,17 @@ def is_a_test_that_is_never_skipped(test: str) -> None:
     assert not any(re.search(r"\b(pytestmark.*skip|importorskip)", ast.unparse(node)) for node in around)
 
 
-def test_the_page_is_what_the_list_says():
-    assert PAGE.read_text() == page(), "run: python tests/contract/test_conformance.py"
+def test_the_page_has_one_short_row_for_each_line():
+    rows = page().removeprefix(HEAD).splitlines()
+    assert [row.split(" | ")[0] for row in rows] == [f"| {id}" for id in IDS]
+    assert all(row.count("|") == 5 for row in rows)
+    assert max(len(row) for row in rows) < 400
+    named = (
+        "tests/strategies/test_react.py::test_a",
+        "tests/strategies/test_react.py::test_b",
+        "tests/x/test_y.py::test_c",
+    )
+    assert shown_by([*named]) == "react (2), y"
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ from tot_lab.views.figures import figures_of
     ],
 )
 def test_a_strategy_keeps(promise, strategy):
-    """`make check` tries four promises of each strategy, `make test` all twenty, and `make nightly` those
-    of each value of tree search.
+    """`make check` tries four promises of each strategy, `make test` all, and `make nightly` those of each
+    value of tree search.
     """
     promise(trial_of(strategy))
 

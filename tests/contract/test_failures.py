@@ -70,7 +70,9 @@ def test_a_server_that_does_not_answer_is_named_without_retries(tmp_path):
     wait(lab.run(tl.OneAnswer(), TASK))  # imports litellm
     began = time.monotonic()
     run = wait(lab.run(tl.OneAnswer(), TASK))
-    assert run.failure == f"No server answers at {NOWHERE} for hosted_vllm/small."
+    assert run.failure == (
+        f"No server answers at {NOWHERE} for hosted_vllm/small. Start it, or set api_base of the model."
+    )
     assert time.monotonic() - began < 30  # eight retries take at least a minute
 
 

@@ -4,7 +4,12 @@ import re
 
 from support import ROOT
 
-PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "tests/README.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
+]
 
 
 def test_the_pages_link_what_exists_and_the_readme_is_short():
@@ -19,4 +24,5 @@ def test_the_pages_link_what_exists_and_the_readme_is_short():
                 assert anchor in slugs, f"{page} links {path}{anchor}"
         for notebook in re.findall(r"notebooks/\w+\.ipynb", text):
             assert (ROOT / notebook).exists(), f"{page} names {notebook}"
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 250
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) <= 60

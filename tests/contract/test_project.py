@@ -248,7 +248,6 @@ def test_import_is_light():
         "bs4",
         "markdown_it",
         "distributed",
-        "redis",
         "IPython",
         "tqdm",
         "ipywidgets",
@@ -271,13 +270,15 @@ def test_the_lock_of_litellm_is_in_the_range_and_holds_hashes():
 
 
 def test_environment_yml_is_pyproject():
+    """Its extra holds what README, notebooks and tests need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["notebook"]]
-    listed = re.findall(r"^  - ([a-z].*[^:])$", (ROOT / "environment.yml").read_text(), re.MULTILINE)
-    assert f"python{project['requires-python']}" in listed
-    assert sorted(wanted) == sorted(
-        set(listed) - {"conda-forge", "pip", f"python{project['requires-python']}"}
-    )
+    listed = re.findall(r"^ +- (.*[^:\n])$", (ROOT / "environment.yml").read_text(), re.MULTILINE)
+    assert {f"python{project['requires-python']}", "pip", "-e .[dev]"} < {*listed}
+    extras = project["optional-dependencies"]
+    assert {*extras["notebook"]} <= {*extras["dev"]}
+    named = {Requirement(one).name for one in extras["dev"]}
+    assert {"pytest", "nbval", "pytest-xdist", "ruff", "mypy"} <= named
+    assert "environment.yml" in (ROOT / "README.md").read_text()
 
 
 def test_readme_says_what_runs():

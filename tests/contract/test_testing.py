@@ -1,9 +1,14 @@
 """The contract for anybody's own strategy: it passes a sound one, and each promise catches who breaks it."""
 
 import asyncio
+import random
 import subprocess
 import sys
+import time
+from random import shuffle
+from time import perf_counter
 
+import numpy as np
 import pytest
 from support import ROOT, TASK
 
@@ -16,7 +21,7 @@ from tot_lab.testing import HOSTILE, PROMISES, Scripted, Trial, check_domain, ch
 
 
 class Twice(tl.Prompting):
-    """Ask twice and keep the longer answer: the recipe of CONTRIBUTING."""
+    """Ask twice and keep the longer answer: the recipe of the guide."""
 
     kind = "tests/twice"
 
@@ -302,6 +307,114 @@ def test_who_breaks_a_promise_is_told_which(strategy, promise, said):
         check_strategy(strategy)
 
 
+def draws(ids):
+    return random.sample(ids, 2)
+
+
+def by_helper(state):
+    level = [state.root]
+    while level:
+        level = draws(state.open((yield tl.Pick(level))))
+
+
+def by_lambda(state):
+    yield tl.Pick([state.root])
+    key = lambda id: shuffle([id])  # noqa: E731
+    yield tl.Pick(sorted(state.open(state.tree.nodes), key=key))
+
+
+def by_import(state):
+    import secrets
+
+    yield tl.Pick([state.root][secrets.randbelow(1) :])
+
+
+def until_late(state, limit=1e9):
+    """It stops for the clock, which no trial sees."""
+    level = [state.root]
+    while level and perf_counter() < limit:
+        level = state.open((yield tl.Pick(level)))
+
+
+def at_noon(state):
+    yield tl.Pick([state.root] if time.time() else [])
+
+
+class Coin(tl.searches.Search):
+    kind = "tests/coin"
+
+    def run(self, state):
+        yield tl.Pick([state.root] if np.random.random() >= 0 else [])
+
+
+def tosses(task, path):
+    return random.random()
+
+
+@pytest.mark.parametrize(
+    ("settings", "module"),
+    [
+        ({"search": by_helper}, "random"),
+        ({"search": by_lambda}, "random"),
+        ({"search": by_import}, "secrets"),
+        ({"search": until_late}, "time"),
+        ({"search": at_noon}, "time"),
+        ({"search": Coin()}, "numpy.random"),
+        ({"evaluate": tosses}, "random"),
+    ],
+)
+def test_a_clock_or_random_numbers_are_named_before_a_trial(settings, module):
+    strategy = tl.BestOf(strategy=tl.TreeOfThoughts(**settings))
+    with pytest.raises(
+        AssertionError, match=rf"line \d+ of test_testing\.py, '.*', uses {module}, .*random_numbers"
+    ):
+        check_strategy(strategy)
+
+
+def by_state(state):
+    random = yield state.random_numbers()
+    time = state.open((yield tl.Pick([state.root])))
+    yield tl.Pick(random.sample(time, 1))
+
+
+async def recorded(task, path):
+    return random.random()
+
+
+@pytest.mark.parametrize("settings", [{"search": by_state}, {"evaluate": recorded}, {"search": "mcts"}])
+def test_what_is_recorded_or_drawn_from_the_run_is_accepted(settings):
+    check_strategy(tl.TreeOfThoughts(**settings), promises=[testing.uses_no_clock_and_no_random_numbers])
+
+
+def in_a_set(state):
+    level = [state.root]
+    while level:
+        level = list(set(state.open((yield tl.Pick(level)))))[:2]
+
+
+@pytest.mark.slow
+def test_the_order_of_a_set_is_found():
+    with pytest.raises(AssertionError, match=r"runs_at_another_id: [\s\S]*the order of a set"):
+        check_strategy(tl.TreeOfThoughts(search=in_a_set), promises=[testing.runs_at_another_id])
+
+
+@pytest.mark.slow
+def test_a_replay_that_differs_says_what_may_be_the_cause():
+    drawn = [0, 1]
+
+    def other(state):
+        level = state.open((yield tl.Pick([state.root])))
+        yield tl.Pick([level[drawn.pop()]])
+
+    run = asyncio.run(
+        tl.Lab("sim/game24", runs=None).run(tl.TreeOfThoughts(search=other), tl.game24("1 4 8 11"))
+    )
+    replay = asyncio.run(run.replay())
+    assert not replay.identical
+    for words in ("Note differs", "random, time or the order of a set", "state.random_numbers()"):
+        assert words in replay.divergence
+
+
 def test_a_setting_that_does_not_come_back_is_caught():
     class Loses(Twice):
         def settings(self):
@@ -509,3 +622,84 @@ def test_the_steps_of_a_task_are_tried_from_the_first_on():
             check_domain(wrong)
     with pytest.raises(TypeError, match="steps must be a list"):
         check_domain(tl.game24("4 5 6 10"), "10 - 4 = 6")
+
+
+class Strict(tl.Domain):
+    """Count to the number of the question. It reads only the digits 1 to 3 and has no `answer_prompt`."""
+
+    kind = "tests/strict"
+
+    def sample_prompt(self, task, path):
+        return f"{task.question}: {self.steps(path)}. 1, 2 or 3?"
+
+    def value_prompt(self, task, path):
+        return f"{self.sample_prompt(task, path)} Is that good?"
+
+    def read_sample(self, task, path, text):
+        return text if text in ("1", "2", "3") and not self.complete(task, path) else None
+
+    def complete(self, task, path):
+        return sum(int(step) for step in path if step in ("1", "2", "3")) >= int(task.question)
+
+    def answer(self, task, path):
+        return "+".join(path) if self.complete(task, path) else None
+
+    def grade(self, task, answer):
+        return float(bool(self.complete(task, answer.split("+"))))
+
+
+STRICT = tl.Task(domain=Strict(), question="5")
+
+
+def digits(call):
+    return "score: 0.5" if call.purpose == "value" else str(testing.dice(call).randint(1, 3))
+
+
+class Deaf(tl.Prompting):
+    """It continues with its own text of a step, and not with the one that a person has given."""
+
+    kind = "tests/deaf"
+
+    def think(self, task, at="0"):
+        yield Thought(at, parent_of(at), task.question)
+        path = []
+        while not task.domain.complete(task, task.path(path)):
+            prompt = task.domain.sample_prompt(task, task.path(path))
+            reply = yield from tl.ask(self.call(at, "sample", prompt))
+            if task.domain.read_sample(task, task.path(path), reply.text) is None:
+                return tl.Answer("", reply.error or "exhausted")
+            path.append(reply.text)
+            yield Thought(at := f"{at}.0", parent_of(at), reply.text)
+        return tl.Answer(task.domain.answer(task, task.path(path)), "answered", at)
+
+
+CHANGED, WHOLE_PATH, CONTINUED = (
+    testing.continues_with_a_changed_thought,
+    testing.shows_a_domain_the_whole_path,
+    testing.can_be_continued_by_another,
+)
+
+
+def test_a_strategy_is_checked_with_a_domain_that_reads_only_its_own_steps():
+    promises = [CHANGED, WHOLE_PATH, CONTINUED]
+    search = tl.TreeOfThoughts(search="best_first", stop=tl.Stop(depth=2))
+    check_strategy(search, STRICT, model=digits, promises=promises)
+    with pytest.raises(AssertionError, match=r"changed the thought '\d', but sample_prompt was given"):
+        check_strategy(Deaf(), STRICT, model=digits, promises=[CHANGED])
+
+
+def test_a_strategy_without_a_thought_is_not_passed():
+    with pytest.raises(AssertionError, match=r"'tests/strict' could read no reply .* Pass model="):
+        check_strategy(tl.TreeOfThoughts(), STRICT, promises=[CHANGED])
+
+
+@pytest.mark.slow
+def test_a_method_with_nearly_the_name_of_a_domain_is_named():
+    class Misspelt(Strict):
+        kind = "tests/misspelt"
+
+        def sampel_prompt(self, task, path):
+            return "1, 2 or 3?"
+
+    with pytest.warns(UserWarning, match=r"Misspelt\.sampel_prompt\. Did you mean sample_prompt\?"):
+        check_domain(tl.Task(domain=Misspelt(), question="5"), ["1"])

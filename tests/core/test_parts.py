@@ -319,16 +319,6 @@ def test_r12_a_name_of_a_setting_that_is_not_there_is_refused():
             kind(**settings)
 
 
-def test_settings_of_version_0_1_0_have_their_new_names():
-    react = part_of({"kind": "react", "most_result_characters": 300})
-    assert react == tl.ReAct(max_result_characters=300)
-    gather = part_of({"kind": "gather_then_think", "research": {"most_pages": 2}})
-    assert gather.research.max_pages == 2
-    assert part_of({"kind": "python", "written": 3}).max_file_mb == 3
-    with pytest.raises(ValueError, match="most_frogs"):
-        part_of({"kind": "react", "most_frogs": 3})
-
-
 def test_tools_keep_the_names_of_version_0_1_0_in_cache_keys():
     """Recorded results would not be found under other keys."""
     assert tl.tools.Calculator().identity()["most_characters"] == 20_000

@@ -328,7 +328,7 @@ def test_the_command_line_takes_a_format(tmp_path, capsys, monkeypatch):
     path = Path("test.jsonl")
     path.write_text(json.dumps({"question": "What is 6 * 7?", "answer": "6 * 7 = 42\n#### 42"}))
     model = ("--model", "sim/general")
-    assert main(["sweep", "one_answer", "--tasks", str(path), "format=gsm8k", *model, "--estimate"]) == 0
+    assert main(["sweep", "one_answer", "--tasks", str(path), "format=gsm8k", *model, "--dry-run"]) == 0
     assert "1 tasks" in capsys.readouterr().out
     path.write_text(json.dumps({"question": "What is 6 * 7?", "answer": "42"}))
     assert main(["sweep", "one_answer", "--tasks", str(path), "format=gsm8k", *model]) == 2

@@ -1,7 +1,7 @@
 """Writes the golden trees and layouts anew: `python tests/golden/make.py`. Look at what changed before you
 commit it.
 
-The golden journals (`journal-VERSION.jsonl`) are written once per released version, never anew:
+The golden journals (`journal-schema-N.jsonl`) are written once per schema, never anew:
 `python tests/golden/make.py journal` refuses to overwrite one.
 """
 
@@ -19,6 +19,7 @@ from support import SETTINGS, STRATEGIES, TASK, Scripted  # noqa: E402
 from support.layered import layered  # noqa: E402
 
 import tot_lab as tl  # noqa: E402
+from tot_lab.record.journal import SCHEMA  # noqa: E402
 from tot_lab.testing import legs  # noqa: E402
 from tot_lab.views.figures.layout import tidy  # noqa: E402
 
@@ -155,9 +156,9 @@ def layouts() -> str:
 
 def main(what: str = "trees") -> None:
     if what == "journal":
-        target = FOLDER / f"journal-{tl.__version__}.jsonl"
+        target = FOLDER / f"journal-schema-{SCHEMA}.jsonl"
         if target.exists():
-            sys.exit(f"{target} exists; a released version's journal is never written anew")
+            sys.exit(f"{target} exists; the journal of a schema is never written anew")
         lab = tl.Lab("sim/game24", runs=FOLDER / "new")
         search = tl.TreeOfThoughts(propose=tl.Propose(count=3), evaluate=tl.Value(samples=2))
         asyncio.run(lab.run(search, tl.game24("4 5 6 10"), budget=tl.Budget(calls=30)))

@@ -2,11 +2,14 @@
 
 import asyncio
 import inspect
+import socket
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
 from support import TASK, Scripted
+from support.providers import Providers
 
 import tot_lab as tl
 from tot_lab.core.parts import stored_settings
@@ -53,17 +56,48 @@ def test_a_server_out_of_reach_is_warned_about_once_and_nothing_counts_as_sent()
     lab = tl.Lab(tl.OpenAICompatible(model="m", base_url="http://127.0.0.1:9/v1"), runs=None, mode="off")
     with pytest.warns(UserWarning, match=r"No server answers at http://127\.0\.0\.1:9/v1 for m") as caught:
         sweep = lab.sweep_sync(tl.SelfConsistency(attempts=3), [tl.general("a?"), tl.general("b?")])
-    lab.run_sync(tl.OneAnswer(), TASK)  # a second warning would be an error
+    run = lab.run_sync(tl.OneAnswer(), TASK)  # a second warning would be an error
+    problem = "No server answers at http://127.0.0.1:9/v1 for m. Start it, or set base_url of the model."
     assert len(caught) == 1
+    assert run.usage == (0, 0, 0, 0, 0.0, 0.0)
+    assert run.calls_df()[["made", "error"]].to_dict("records") == [{"made": False, "error": problem}]
+    assert run.failure == problem
+    assert run.nodes_df()["calls"].sum() == 0
+    assert "calls     0 ·" in repr(run)
+    assert run.diagnostics["failed_calls"] == 1
+    assert tl.diagnose(run).of("failed_calls")
+    assert sweep.df()["calls"].sum() == 0
     assert sweep.counts[2:] == (0, 0)  # neither sent nor saved
     assert lab.spent == 0
 
 
-def test_a_missing_key_names_what_to_set(monkeypatch):
+def test_a_sweep_that_goes_on_when_its_server_is_back_counts_what_was_sent(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    model = tl.OpenAICompatible(model="m", base_url=f"http://127.0.0.1:{port}/v1")
+    asked = tl.OneAnswer(), [tl.general("a?"), tl.general("b?")]
+
+    def counted():
+        with warnings.catch_warnings(action="ignore"):  # calls were lost
+            return tl.Lab(model, runs=tmp_path / "runs", cache=tmp_path / "calls").sweep_sync(*asked).counts
+
+    assert counted() == (0, 0, 0, 0)
+    with Providers(port=port):
+        assert counted() == (2, 2, 2, 0)
+    assert counted() == (2, 2, 2, 0)  # read from the journals
+
+
+def test_a_missing_key_names_what_to_set_in_each_lab(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    lab = tl.Lab("gpt-4.1-mini", runs=None, mode="off")
-    with pytest.warns(UserWarning, match="OPENAI_API_KEY"):
-        assert "OPENAI_API_KEY" in lab.run_sync(tl.OneAnswer(), TASK).failure
+    again = {"answer": "gpt-4.1-mini"}  # another route to the same model
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # that of a script, which shows a warning of one place once
+        for _ in range(2):
+            lab = tl.Lab("gpt-4.1-mini", roles=again, runs=None, mode="off")
+            assert "OPENAI_API_KEY" in lab.run_sync(tl.OneAnswer(), TASK).failure
+            assert lab.run_sync(tl.TreeOfThoughts(), TASK).failure
+    assert ["OPENAI_API_KEY" in str(one.message) for one in caught] == [True, True]
 
 
 # Prompts.

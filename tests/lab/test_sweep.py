@@ -382,14 +382,23 @@ def test_a_budget_is_each_runs_own_and_spend_is_over_all(tmp_path):
 def test_an_estimate_says_what_is_left_and_invents_no_price(tmp_path):
     lab = tl.Lab(scripted(), runs=tmp_path, cache=tmp_path / "cache")
     estimate = wait(lab.estimate_sweep(GRID, TASKS))
-    assert estimate == (8, 0, 2 * sum(s.max_calls(TASKS[0]) for s in GRID), 0, None)
+    most = 2 * sum(s.max_calls(TASKS[0]) for s in GRID)
+    assert estimate[:4] == (8, 0, 0, 0)
+    assert estimate.calls == (most, None, None, None)
+    assert estimate.cost == (most, None, None, None)  # a dollar a call
     made = swept(lab, GRID, TASKS[:1])
     half = wait(lab.estimate_sweep(GRID, TASKS))
     assert half[:2] == (8, 4)
-    assert half.calls == estimate.calls / 2
-    assert half.cost == made.df().cost.sum()
-    assert wait(lab.estimate_sweep(GRID, TASKS[:1])) == (4, 4, 0, 0, 0.0)
-    assert wait(lab.estimate_sweep(GRID, TASKS, budget=tl.Budget(calls=2))).calls == 16
+    assert half.calls.bound == most / 2
+    assert half.cost.expected == made.counts.distinct < made.df().cost.sum()
+    assert half.cost.low is None, "one task says nothing about how much tasks differ"
+    assert half.flops == (None,) * 4
+    done = wait(lab.estimate_sweep(GRID, TASKS[:1]))
+    assert done[:3] == (4, 4, 0)
+    assert {*done[4:]} == {(0.0, 0.0, 0.0, 0.0)}
+    fresh = tl.Lab(scripted(), runs=None, cache=tmp_path / "fresh")
+    capped = wait(fresh.estimate_sweep(GRID, TASKS, budget=tl.Budget(calls=2)))
+    assert (capped.calls.bound, capped.cost.bound) == (16, 16)
 
 
 def test_an_estimate_stops_at_no_damage_and_no_bug(tmp_path):
@@ -397,9 +406,11 @@ def test_an_estimate_stops_at_no_damage_and_no_bug(tmp_path):
     swept(lab, tl.OneAnswer(), TASKS)
     spoilt, _ = sorted((tmp_path / "sweep").iterdir())
     spoilt.write_bytes(spoilt.read_bytes() + b"?\n")
-    assert wait(lab.estimate_sweep(tl.OneAnswer(), TASKS))[:3] == (2, 2, 0)
-    assert wait(lab.estimate_sweep(Uncountable(), TASKS))[:3] == (2, 0, None)
-    assert wait(lab.estimate_sweep(Uncountable(), TASKS, budget=tl.Budget(calls=3))).calls == 6
+    spoilt_only = wait(lab.estimate_sweep(tl.OneAnswer(), TASKS))
+    assert (spoilt_only[:2], spoilt_only.calls.bound) == ((2, 2), 0)
+    endless = wait(lab.estimate_sweep(Uncountable(), TASKS))
+    assert (endless[:2], endless.calls.bound) == ((2, 0), None)
+    assert wait(lab.estimate_sweep(Uncountable(), TASKS, budget=tl.Budget(calls=3))).calls.bound == 6
 
 
 # Faults.
@@ -774,18 +785,16 @@ def test_a_sweep_whose_stderr_is_a_pipe_prints_lines(tmp_path):
     command = [sys.executable, "-c", IN_A_PIPE, str(gate)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
                           env={**os.environ, "PYTHONIOENCODING": "utf-8"}) as made:  # fmt: skip
-        waiting = [line.fullmatch(made.stderr.readline()) for _ in range(4)]
-        assert all(waiting)
-        assert {(found[1], found[3]) for found in waiting} == {("0", "unknown")}
+        waiting = line.fullmatch(made.stderr.readline())
+        assert (waiting[1], waiting[3]) == ("0", "unknown")
+        time.sleep(0.3)  # six times the pause after which it was printed
         gate.touch()
         lines = [line.fullmatch(text) for text in made.stderr]
         assert made.wait() == 0
         assert made.stdout.read() == ""
     assert all(lines)
-    done = [int(found[1]) for found in lines]
-    assert done == sorted(done)
-    assert {2, 4, 6, 8, 10, 12, 14, 16, 18, 20} <= set(done)
-    assert all(found[3] != "unknown" for found in lines if found[1] != "0")
+    assert [int(found[1]) for found in lines] == [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
+    assert all(found[3] != "unknown" for found in lines)
     assert (lines[-1][1], lines[-1][2], lines[-1][3]) == ("20", "100", "0:00")
 
 
@@ -815,7 +824,7 @@ def test_a_table_is_saved_with_where_it_comes_from(tmp_path):
     assert told["tot_lab"] == tl.__version__
     assert told["model"]["label"] == "scripted"
     assert told["calls"] == made.counts._asdict()
-    assert told["runs"] == {"finished": 10, "of": 10}
+    assert told["runs"] == {"finished": 10, "graded": 10, "of": 10}
     with pytest.warns(UserWarning, match="were lost"):
         tex = made.save(tmp_path / "paper.tex").read_text()
     assert tex.startswith(r"\begin{tabular}")

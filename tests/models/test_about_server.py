@@ -213,8 +213,9 @@ def test_another_node_finds_the_cache_and_its_record_is_equal(tmp_path):
         first.pages["/props"] = LLAMA_PAGE
         second.pages["/props"] = {**LLAMA_PAGE, "build_info": "b9", "model_ftype": "Q8_0"}
         assert first.url != second.url
-        made = wait(tl.Lab(of(first), runs=None, cache=tmp_path).run(strategy, TASK))
-        found = wait(tl.Lab(of(second), runs=None, cache=tmp_path).run(strategy, TASK))
+        one, other = of(first, revision="a"), of(second, revision="a")
+        made = wait(tl.Lab(one, runs=None, cache=tmp_path).run(strategy, TASK))
+        found = wait(tl.Lab(other, runs=None, cache=tmp_path).run(strategy, TASK))
         assert (len(first.calls), second.asked) == (3, [])
         again = wait(tl.Lab(of(second), runs=None, mode="off").run(strategy, TASK))
     assert made.events == found.events == again.events

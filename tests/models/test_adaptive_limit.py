@@ -21,7 +21,7 @@ from support.virtual_time import run_virtually
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Need, Reply
 from tot_lab.core.records import Note
-from tot_lab.models.limits import Limited, Measured, RateLimiter, limiter_of, make_limiters
+from tot_lab.models.limits import Limited, Measured, divide_limits, limiter_of, limits_of
 from tot_lab.models.retries import Retried
 from tot_lab.models.stack import Endpoint, Failure
 from tot_lab.views.figures.timeline import plot_timeline, timeline_info
@@ -269,12 +269,18 @@ def test_a_limit_of_the_user_is_never_changed():
         assert server.counts["most"] == min(slots, 8)
 
 
-def test_a_cluster_keeps_a_fixed_limit():
-    async def go() -> int:
-        make_limiters(RateLimiter)  # what its coordinator uses
-        return (await load(Server(slots=8), 400, 100)).limit
+@pytest.mark.parametrize(("limit", "of"), [(5, 2), (12, 5), (3, 3), (64, 1)])
+def test_the_parts_of_a_divided_limit_add_up(limit, of):
+    async def part(place: int) -> list[int | None]:
+        divide_limits(place, of)
+        server = Server(concurrency=limit, requests_per_minute=10 * limit)
+        assert limiter_of(server).concurrency == limits_of(server).concurrency
+        return list(limits_of(server)[1:])
 
-    assert run_virtually(go())[0] == 64
+    parts = [run_virtually(part(place))[0] for place in range(of)]
+    assert [sum(each) for each in list(zip(*parts, strict=True))[:2]] == [limit, 10 * limit]
+    assert all(max(each) - min(each) <= 1 for each in list(zip(*parts, strict=True))[:2])
+    assert {each[2] for each in parts} == {None}
 
 
 @pytest.mark.slow

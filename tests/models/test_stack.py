@@ -52,7 +52,7 @@ def batched(inner, end):
 
 
 LAYERS = {
-    "ready": lambda inner, end, tmp: Ready(inner, end),
+    "ready": lambda inner, end, tmp: Ready(inner, end, set()),
     "cached": lambda inner, end, tmp: Cached(inner, Cache(tmp / "calls"), request, "auto"),
     "kept": lambda inner, end, tmp: StoreReplies(inner, Cache(tmp / "calls"), request),
     "single flight": lambda inner, end, tmp: SingleFlight(inner, key, {}),

@@ -7,6 +7,7 @@ import random
 import sys
 import zipfile
 from decimal import Decimal
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -1127,8 +1128,9 @@ def test_runs_of_every_tool_open_from_the_page_of_all(chrome, tmp_path):
             used = page.get_by_text(f"{len(run.tree)} thoughts ·").last
             soon(lambda used=used: used.is_visible())
             words = used.text_content()
-            assert ("unknown time" in words) == ("times" in run.header.unknown)
-            assert ("at least" in words) == ("calls" in run.header.unknown)
+            assert words.endswith("time unknown") == ("times" in run.header.unknown)
+            assert ("at least" in words or "calls, " in words) == ("calls" in run.header.unknown)
+            assert words.count("unknown") <= 1
 
 
 def test_recorded_replies_answer_a_search_that_sends_the_recorded_prompt():
@@ -1285,6 +1287,28 @@ def test_deeply_nested_values_are_read_or_refused(file, depth, tmp_path):
 def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + (LOGS / "langsmith.jsonl").read_bytes())
     assert len(tl.load(tmp_path / "a.jsonl")) == 2
+
+
+@pytest.mark.parametrize(
+    ("recognised", "read", "error"),
+    [
+        (lambda head: head["a"], None, "'mine' failed to recognise a file: got TypeError: byte indices"),
+        (
+            lambda head: True,
+            lambda path: ["text"],
+            r"'mine' must return a Run or .*: got \['text'\]",
+        ),
+        (lambda head: True, lambda path: None, "'mine' must return a Run or a list of Runs: got None"),
+    ],
+)
+def test_an_importer_with_a_mistake_is_named(tmp_path, monkeypatch, recognised, read, error):
+    from tot_lab.record import importers
+
+    (tmp_path / "a.jsonl").write_text("text")
+    mine = SimpleNamespace(recognises=recognised, read=read)
+    monkeypatch.setattr(importers, "_importers", lambda: iter([("mine", mine)]))
+    with pytest.raises((RuntimeError, TypeError), match=error):
+        tl.load(tmp_path / "a.jsonl")
 
 
 def test_each_file_is_recognised_by_one_importer():

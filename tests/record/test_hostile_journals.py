@@ -11,7 +11,7 @@ import tot_lab as tl
 from tot_lab.views.explorer.recording import Recording, about_of
 from tot_lab.views.report import report_html, tree_svg
 
-JOURNAL = GOLDEN / "journal-0.1.0.jsonl"
+JOURNAL = GOLDEN / "journal-schema-4.jsonl"
 ODD = [
     None,
     True,

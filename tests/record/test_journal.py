@@ -365,6 +365,10 @@ def damaged(lines):
         json.dumps(newer).encode() + b"\n" + b"{}\n",
         r"line 1: written by a newer tot_lab \(9\.9, schema 99\)",
     )
+    files["older"] = (
+        json.dumps({**newer, "tot_lab": 2}).encode() + b"\n" + b"{}\n",
+        r"line 1: written by an earlier tot_lab \(9\.9, schema 2\); .* reads schemas 3 to 4",
+    )
     return files
 
 

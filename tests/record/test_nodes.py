@@ -332,11 +332,11 @@ def test_recorded_scores_judge_the_evaluator_and_a_rule_answers():
     ],
 )
 def test_columns_are_found_by_their_usual_names(file, names, tmp_path, monkeypatch):
-    """The line in README."""
+    """The line in the guide."""
     renamed = [{names.get(name, name): cell for name, cell in row.items()} for row in ROWS]
     file(renamed)
     monkeypatch.chdir(tmp_path)
-    lines = (ROOT / "README.md").read_text().splitlines()
+    lines = (ROOT / "docs/how-to/other_logs.md").read_text().splitlines()
     run = eval(next(line for line in lines if line.startswith("tl.read_nodes(")))
     assert [node.raw for node in run.tree] == [None, 8, 1, 10]
     assert [node.score for node in run.tree] == [None, 0.8, 0.1, 1.0]

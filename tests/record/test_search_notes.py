@@ -1,44 +1,13 @@
-"""The notes that the records of a tree search imply, live, in frames and for journals of every schema."""
+"""The notes that the records of a tree search imply, live and in frames."""
 
 import random
 
 import pytest
-from support import GOLDEN, TASK, Scripted, wait
+from support import TASK, Scripted, wait
 
 import tot_lab as tl
 from tot_lab.core.records import Decided
 from tot_lab.record.search_notes import notes_of
-
-SCHEMA_2 = ("beam", "depth-first", "mcts")
-
-
-def of_levels(notes):
-    """The notes that searches recorded themselves before schema 3. Picks were recorded only with reasons."""
-    return [
-        (note.name, note.at, note.data)
-        for note in notes
-        if note.name.startswith("tot.") and note.name != "tot.picked"
-    ]
-
-
-@pytest.mark.parametrize("name", SCHEMA_2)
-def test_a_search_implies_the_notes_that_it_once_recorded(name):
-    """The journals were written by the version before, which recorded them."""
-    old = tl.load(GOLDEN / f"journal-schema-2-{name}.jsonl")
-    assert old.header.tot_lab == 2
-    recorded = [event for event in old.events if isinstance(event, tl.Note)]
-    assert {"tot.level_started", "tot.pruned"} <= {note.name for note in recorded}
-    again = wait(tl.Lab(tl.core.parts.part_of(old.header.model), runs=None).run(old.strategy, old.task))
-    assert not any(isinstance(event, tl.Note) and event.name == "tot.pruned" for event in again.events)
-    assert of_levels(notes_of(again)) == of_levels(recorded)
-
-
-@pytest.mark.parametrize("name", SCHEMA_2)
-def test_what_an_earlier_version_recorded_is_not_implied_again(name):
-    old = tl.load(GOLDEN / f"journal-schema-2-{name}.jsonl")
-    assert of_levels(notes_of(old)) == of_levels(event for event in old.events if isinstance(event, tl.Note))
-    assert wait(old.replay()) == (True, len(old.events), None)
-
 
 SEARCHES = {
     "beam": tl.TreeOfThoughts(search=tl.BeamSearch(width=2), stop=tl.Stop(min_score=0.3, solved=None)),

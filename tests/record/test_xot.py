@@ -454,6 +454,7 @@ def test_an_unknown_file_is_refused_with_what_each_importer_expects(tmp_path):
         assert "No importer recognises the file: journal expects a first line" in said
         assert "xot expects a JSON list of entries" in said
         assert "princeton_tot expects" in said
+        assert said.endswith("tl.read_nodes makes a run of a table of nodes.")
 
 
 def test_a_reply_has_the_position_of_its_call_and_every_other_record_its_own(tmp_path):

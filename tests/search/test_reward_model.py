@@ -110,14 +110,6 @@ def test_a_prompt_without_the_problem_is_an_error():
         tl.evaluators.RewardModel(prompt="Judge.")
 
 
-def test_a_prompt_of_an_earlier_version_without_slots_is_the_system_message():
-    old = {"kind": "reward_model", "prompt": "You are a verifier.", "aggregate": "min"}
-    expected = tl.evaluators.RewardModel(system="You are a verifier.", aggregate="min")
-    assert tl.part_of(old) == expected
-    kept = tl.evaluators.RewardModel(prompt="Problem: {problem}")
-    assert tl.part_of(kept.settings()) == kept
-
-
 SOLUTION = "Step 1: A spider has eight legs.\n\nThree have 24.\nStep 2: A duck has two.\n\n \nAnswer: 26"
 
 

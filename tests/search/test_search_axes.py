@@ -3,18 +3,14 @@
 import asyncio
 import json
 import math
-import re
 import threading
-from collections.abc import Iterator
 
 import pytest
-from support import GOLDEN, TASK, Scripted, run, wait
+from support import TASK, Scripted, run, wait
 from support.letters import TASK_OF_LETTERS, letters
 
 import tot_lab as tl
-from tot_lab.core.records import Decided, Note, Thought
-from tot_lab.strategies.search import migration
-from tot_lab.strategies.search.migration import migrate_settings
+from tot_lab.core.records import Note, Thought
 
 
 def searched(search, model=None, **settings):
@@ -90,12 +86,92 @@ def test_a_pick_that_cannot_be_carried_out_is_an_error_that_names_it(pick, error
         searched(search)
 
 
+def test_a_pick_of_one_id_without_a_list_is_an_error():
+    def search(state):
+        yield tl.Pick(state.root)
+
+    with pytest.raises(TypeError, match="must pick a list of ids: got '0'"):
+        searched(search)
+
+
+def test_random_numbers_without_yield_name_it():
+    def search(state):
+        yield tl.Pick([state.random_numbers().choice([state.root])])
+
+    with pytest.raises(AttributeError, match=r"no 'choice'\. Write `random = yield state\.random_numb"):
+        searched(search)
+
+
+@pytest.mark.parametrize("step", [["0"], ("0",), "0"])
+def test_a_search_that_yields_ids_is_told_of_pick(step):
+    def mine(state):
+        yield step
+
+    with pytest.raises(TypeError, match=r"search '.*mine' must yield tl\.Pick\(ids\): got ") as error:
+        searched(mine)
+    assert repr(step) in str(error.value)
+
+
+def one_too_many(state, extra):
+    yield tl.Pick([state.root])
+
+
+@pytest.mark.parametrize(
+    ("setting", "function", "right"),
+    [
+        ("evaluate", lambda path: 0.5, r"\(task, path\) -> score"),
+        ("evaluate", lambda: 0.5, r"\(task, path\) -> score"),
+        ("evaluate", lambda paths: [0.5], r"\(task, paths\) -> scores"),
+        ("evaluate", lambda task, path, more: 0.5, r"\(task, path\) -> score"),
+        ("evaluate", lambda *, task, path: 0.5, r"\(task, path\) -> score"),
+        ("search", lambda state: [state.root], r"a generator \(state\) that yields tl\.Pick\(ids\)"),
+        ("search", one_too_many, r"a generator \(state\) that yields tl\.Pick\(ids\)"),
+    ],
+)
+def test_a_function_with_other_arguments_is_refused_with_the_right_ones(setting, function, right):
+    with pytest.raises(
+        ValueError, match=rf"has the wrong arguments: got \(.*\)\.\nIt must be .*{right}"
+    ) as error:
+        tl.TreeOfThoughts(**{setting: function})
+    assert len(str(error.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("function", [lambda *given: 0.5, lambda task, path, weight=2: 0.5])
+def test_a_function_that_accepts_task_and_path_is_accepted(function):
+    assert tl.TreeOfThoughts(evaluate=function).evaluate.function.wrapped is function
+
+
 def test_a_thought_at_the_depth_limit_cannot_be_picked():
     def search(state):
         yield tl.Pick((yield tl.Pick([state.root])))
 
     with pytest.raises(ValueError, match=r"picked '0\.0', which is complete or at the depth limit"):
         searched(search, stop=tl.Stop(depth=1))
+
+
+@pytest.mark.parametrize("kind", ["mcts", "lats", "bg_mcts", "ab_mcts_a"])
+def test_iterations_that_end_a_search_are_named_only_if_something_is_left(kind):
+    def ended(iterations, **stop):
+        search = {"kind": kind, "iterations": iterations}
+        made = searched(search, stop=tl.Stop(depth=2, solved=None, **stop))[0]
+        limited = made.stop_reason in ("limit:iterations", "limit:nodes")
+        assert bool(tl.diagnose(made).of("cut_short")) == limited
+        return made.stop_reason
+
+    assert ended(2) == "limit:iterations"
+    assert ended(100, nodes=4) == "limit:nodes"
+    if kind in ("mcts", "lats"):  # the others sample a thought again and again
+        assert ended(100) == "limit:depth"
+
+
+@pytest.mark.parametrize("code", ["answered", "budget:calls", "0.77"])
+def test_a_search_returns_no_other_code(code):
+    def search(state):
+        yield tl.Pick([state.root])
+        return code
+
+    with pytest.raises(ValueError, match=f"returned '{code}', which is no thought"):
+        searched(search)
 
 
 def test_an_empty_pick_ends_the_search():
@@ -410,6 +486,14 @@ def test_a_batch_that_fails_costs_its_thoughts_and_not_the_run():
     assert made.stop_reason == "error"
     assert {made.tree[f"0.{k}"].state for k in range(3)} == {"failed"}
     assert "no route to the judge" in made.tree["0.0"].reason
+    assert made.failure == "ConnectionError: no route to the judge"
+    assert "failed    ConnectionError: no route to the judge" in str(made)
+    assert "ConnectionError: no route to the judge" in str(tl.diagnose(made))
+
+
+def test_scores_that_are_no_list_are_an_error_that_names_the_evaluator():
+    with pytest.raises(TypeError, match=r"judged' must return a list with one score per path: got 0\.5"):
+        searched(lambda tree, frontier: [], evaluate=batch_of(Batch(lambda paths: 0.5)))
 
 
 @pytest.mark.parametrize(
@@ -568,232 +652,9 @@ def test_each_swept_path_is_a_column():
     assert list(frame["search.exploration"].astype("Float64").fillna(-1)) == [-1, 0.5, 1.0]
 
 
-# Settings of earlier versions.
-
-
-def flat_settings() -> Iterator[dict]:
-    """Those of the golden journals."""
-    for path in sorted(GOLDEN.glob("journal-0.1.0*.jsonl")):
-        yield json.loads(path.read_text().splitlines()[0])["strategy"]
-
-
-def test_settings_of_the_golden_journals_are_migrated():
-    mcts, beam = map(tl.part_of, flat_settings())
-    assert beam == tl.TreeOfThoughts(
-        propose=tl.Propose(count=3), evaluate=tl.Value(samples=2), search=tl.BeamSearch(width=2)
-    )
-    assert mcts == tl.TreeOfThoughts(propose=tl.Propose(count=3), search=tl.MCTS(iterations=6, width=2))
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ({"generate": "propose", "proposal_draws": 8}, {"propose": tl.Propose(samples=8)}),
-        ({"generate": "sample", "proposal_draws": 8, "branch_factor": 2}, {"propose": tl.Sample(count=2)}),
-        (
-            {"max_parse_retries": 2, "evaluate": "joint", "proposer_prompt": "{problem}!"},
-            {
-                "propose": tl.Sample(max_parse_retries=2, prompt="{problem}!"),
-                "evaluate": tl.evaluators.Joint(max_parse_retries=2),
-            },
-        ),
-        (
-            {"tools": ["legs"], "max_tool_round_trips": 2, "branch_factor": 4},
-            {"propose": tl.WithTools(proposer=tl.Sample(count=4), tools=("legs",), max_round_trips=2)},
-        ),
-        ({"tools": None}, {"propose": tl.WithTools()}),
-        ({"tools": [], "overflow": "more"}, {}),
-        ({"evaluate": "vote", "evaluation_draws": 5, "combine": "sum"}, {"evaluate": tl.Vote(samples=5)}),
-        ({"evaluate": "logprob", "evaluation_draws": 5}, {"evaluate": tl.evaluators.Logprob()}),
-        (
-            {"evaluate": "value", "evaluation_draws": 3, "combine": "sum"},
-            {"evaluate": tl.Value(samples=3, combine="sum")},
-        ),
-        (
-            {
-                "traversal": {"kind": "mcts", "exploration": 2.0, "batch": 1, "iterations": None},
-                "beam_width": None,
-            },
-            {"search": tl.MCTS(exploration=2.0)},
-        ),
-        (
-            {"traversal": {"kind": "depth_first", "prune_below": 0.5}},
-            {"search": tl.DepthFirst(prune_below=0.5, width=2)},
-        ),
-        ({"traversal": "dfs", "beam_width": 4}, {"search": tl.DepthFirst(width=4)}),
-        ({"traversal": {"kind": "beam"}, "beam_width": None}, {"search": tl.BeamSearch(width=None)}),
-        ({"answer": "leaf", "top_k": 5, "beam_width": 2}, {"answer": tl.answers.BestLeaf(top_k=5)}),
-        ({"convergence_window": 1}, {}),
-        (
-            {"convergence_window": 3, "min_score_improvement": 0.1},
-            {"stop": tl.Stop(patience=2, min_improvement=0.1)},
-        ),
-        (
-            {"solved_threshold": None, "max_depth": 4, "max_nodes": 9, "min_depth": 1, "min_score": 0.2},
-            {"stop": tl.Stop(solved=None, depth=4, nodes=9, min_depth=1, min_score=0.2)},
-        ),
-        (
-            {"max_depth": 2, "merge": True, "temperature": 0.5, "budget": {"calls": 3}},
-            {"stop": tl.Stop(depth=2), "merge": True, "temperature": 0.5, "budget": tl.Budget(calls=3)},
-        ),
-    ],
-    ids=str,
-)
-def test_flat_settings_are_the_same_search(old, new):
-    old = json.loads(json.dumps({"kind": "tree_of_thoughts", **old}))
-    assert tl.part_of(old) == tl.TreeOfThoughts(**new)
-    inside = tl.part_of({"kind": "best_of", "strategy": old})
-    assert inside == tl.BestOf(strategy=tl.TreeOfThoughts(**new))
-
-
-def test_flat_settings_of_tree_then_act_are_migrated():
-    old = {
-        "kind": "tree_then_act",
-        "branch_factor": 2,
-        "max_depth": 4,
-        "min_score": 0.3,
-        "tools": [],
-        "generate": "sample",
-        "evaluate": "value",
-        "evaluation_draws": 2,
-        "max_tool_round_trips": 3,
-    }
-    assert tl.part_of(old) == tl.TreeThenAct(
-        propose=tl.Sample(count=2), evaluate=tl.Value(samples=2), max_depth=4, min_score=0.3
-    )
-
-
-def test_a_function_in_flat_settings_must_be_passed_again_as_ever():
-    old = {
-        "kind": "tree_of_thoughts",
-        "branch_factor": 2,
-        "evaluate": {"kind": "function", "module": "m", "name": "judge", "source_sha256": ""},
-        "traversal": {
-            "kind": "function_traversal",
-            "function": {"kind": "function", "module": "m", "name": "walk", "source_sha256": ""},
-        },
-    }
-    made = tl.part_of(old)
-    assert isinstance(made.evaluate, tl.evaluators.FunctionEvaluator)
-    assert isinstance(made.search, tl.searches.FunctionSearch)
-    assert sorted(tl.core.parts.needs_functions(made)) == ["m.judge", "m.walk"]
-
-
-def test_new_settings_and_those_of_other_strategies_are_left_as_they_are():
-    for strategy in (
-        tl.TreeOfThoughts(),
-        tl.presets.state_machine(),
-        tl.TreeThenAct(),
-        tl.DeepThink(),
-        tl.OneAnswer(),
-    ):
-        settings = strategy.settings()
-        assert migrate_settings(settings) == settings
-
-
 def test_a_setting_that_no_version_has_is_refused_by_name():
     with pytest.raises(ValueError, match="beam_widht"):
-        tl.part_of({"kind": "tree_of_thoughts", "branch_factor": 3, "beam_widht": 3})
-    with pytest.raises(ValueError, match=r"propose\.count|count"):
-        tl.part_of({"kind": "tree_of_thoughts", "branch_factor": 0})
-
-
-def test_every_flat_field_is_migrated():
-    """A flat field that the migration knew and dropped would make another search."""
-    dropped_where_nothing_uses_them = {
-        "tools",
-        "max_tool_round_trips",
-        "effect_policy",
-        "most_result_characters",
-        "overflow",
-    }
-    flat = next(flat_settings())
-    whole = {
-        **flat,
-        "proposal_draws": 4,
-        "tools": ["legs"],
-        "max_tool_round_trips": 2,
-        "generate": "propose",
-        "effect_policy": {"allow": ["network"]},
-        "most_result_characters": 200,
-        "overflow": "more",
-    }
-    assert set(whole) - {"kind"} >= migration._FLAT - {"evaluate"}
-    changed = {
-        "branch_factor": 7,
-        "generate": "sample",
-        "proposal_draws": 5,
-        "evaluation_draws": 4,
-        "combine": "sum",
-        "max_parse_retries": 3,
-        "proposer_prompt": "{problem}",
-        "evaluator_prompt": "{problem} {candidate}",
-        "beam_width": 9,
-        "max_depth": 8,
-        "max_nodes": 99,
-        "traversal": "dfs",
-        "answer": "leaf",
-        "min_score": 0.1,
-        "min_depth": 1,
-        "solved_threshold": 0.5,
-        "convergence_window": 4,
-        "min_score_improvement": 0.3,
-        "top_k": 8,
-        "tools": None,
-        "max_tool_round_trips": 5,
-        "effect_policy": None,
-        "most_result_characters": 300,
-        "overflow": "cut",
-        "evaluate": "vote",
-    }
-    assert set(changed) == migration._FLAT | {"evaluate"}
-    before = tl.part_of(whole)
-    for name, value in changed.items():
-        assert tl.part_of({**whole, name: value}) != before, name
-    without = {**whole, "tools": []}
-    for name in dropped_where_nothing_uses_them - {"tools"}:
-        assert tl.part_of({**without, name: changed[name]}) == tl.part_of(without), name
-
-
-def test_a_journal_of_flat_settings_loads_shows_and_goes_on():
-    made = tl.load(GOLDEN / "journal-0.1.0.jsonl")
-    assert made.strategy.propose == tl.Propose(count=3)
-    assert made.correct
-    assert "tree_of_thoughts" in repr(made)
-    again = wait(tl.Lab("sim/game24", runs=None).run(made.strategy, made.task))
-    assert again.strategy == made.strategy
-    assert not any(isinstance(event, Decided) and event.what == "failed" for event in again.events)
-
-
-def test_a_journal_of_an_earlier_schema_replays_by_its_calls_and_not_by_their_positions():
-    """Written by the version before the axes, whose MCTS recorded no `tot.picked`."""
-    made = tl.load(GOLDEN / "journal-0.1.0-mcts.jsonl")
-    assert made.header.tot_lab == 1
-    assert not any(isinstance(event, Note) and event.name == "tot.picked" for event in made.events)
-    assert wait(made.replay()) == (True, len(made.events), None)
-    assert wait(tl.Lab("sim/game24", runs=None).run(made.strategy, made.task)).header.tot_lab == 4
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "where"),
-    [
-        ('"score":0.', '"score":0.0', "thought 0.1: Scored differs"),
-        ('"kind":"value"', '"kind":"vote"', "thought 0.0: the record has no reply to this call"),
-        ("Numbers: 4 9 10 13", "Numbers: 4 9 10 12", "thought 0: Call differs: messages was"),
-        ('"stop":"solved"', '"stop":"exhausted"', "Ended differs"),
-        ('"what":"kept"', '"what":"pruned"', "Decided differs"),
-    ],
-)
-def test_a_journal_of_an_earlier_schema_that_was_changed_says_where_it_differs(tmp_path, old, new, where):
-    text = (GOLDEN / "journal-0.1.0-mcts.jsonl").read_text()
-    head, *lines = text.splitlines(keepends=True)
-    k = next(k for k, line in enumerate(lines) if old in line)
-    lines[k] = lines[k].replace(old, new, 1)
-    changed = tmp_path / "changed.jsonl"
-    changed.write_text(re.sub(r',"(checksum|crc32)":"\w+"', "", "".join([head, *lines])))
-    replayed = wait(tl.load(changed).replay())
-    assert not replayed.identical
-    assert where in replayed.divergence
+        tl.part_of({"kind": "tree_of_thoughts", "beam_widht": 3})
 
 
 # What a search shows and asks.

@@ -388,6 +388,7 @@ def test_r11_a_sweeps_table_has_the_routed_strategy():
         ("stagnated", "mine", True),
         ("limit:retries", "mine", True),
         ("limit:iterations", "", True),
+        ("limit:iterations", "mine", True),  # of an agent
         ("limit:depth", "mine", False),  # a tree as deep as it may be is whole
         ("error", "", True),
         ("budget:calls", "", False),  # nobody could go on
@@ -406,6 +407,14 @@ def test_a_partial_result_falls_back_to_the_default_and_says_so(stop, text, part
     if partial:
         assert made.tree["0.0.0"].state == "pruned"
         assert (f"It came to: {text}" in made.tree["0.1.0"].text) == bool(text)
+
+
+def test_a_tree_search_that_made_its_iterations_is_whole():
+    search = tl.TreeOfThoughts(search=tl.MCTS(iterations=1), stop=tl.Stop(depth=3, solved=None))
+    strategies = {"reactive": Says(text="rescued"), "tree-of-thought": search}
+    made = run(tl.Adaptive(strategies=strategies), tl.general("Write a poem about rain."))
+    assert made.stop_reason == "limit:iterations"
+    assert notes(made, "adaptive.fell_back") == []
 
 
 def test_where_the_rescue_brings_nothing_the_partial_answer_stands():

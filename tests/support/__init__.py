@@ -162,7 +162,7 @@ def weights(name: str) -> Path | None:
 
 
 needs_smollm2 = pytest.mark.skipif(
-    weights("smollm2-135m") is None, reason="needs: tot-lab model pull smollm2-135m"
+    weights("smollm2-135m") is None, reason="needs: python tests/support/fetch_weights.py"
 )
 
 

@@ -1,4 +1,4 @@
-"""The code of the README, the guides and CONTRIBUTING."""
+"""The code of the README and the guides."""
 
 import ast
 import asyncio

@@ -151,11 +151,12 @@ class Asked:
 
 class Providers:
     """The server. `slots`: so many answers are made at a time, None = any number; the others wait.
-    `pages`: JSON for the paths that no family answers, such as /props; a page may be a function of
-    the request. `max_at_once`: requests that were under way at a time."""
+    `port`: 0 takes a free one. `pages`: JSON for the paths that no family answers, such as /props; a page
+    may be a function of the request. `max_at_once`: requests that were under way at a time."""
 
-    def __init__(self, otherwise: Answering | None = None, slots: int | None = None) -> None:
+    def __init__(self, otherwise: Answering | None = None, slots: int | None = None, port: int = 0) -> None:
         self.otherwise: Answering = otherwise or Said()
+        self._port = port
         self._slots = asyncio.Semaphore(slots or 10**6)
         self.asked: list[Asked] = []
         self.pages: dict[str, Any] = {}
@@ -204,7 +205,7 @@ class Providers:
         # A client that goes away cancels its handler; at the end nobody is waited for.
         runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", self._port)
         await site.start()
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         self._ready.set()

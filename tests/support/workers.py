@@ -51,3 +51,12 @@ class Logged(Endpoint):
             file.write(f"{os.getpid()}\t{sent}\t{time.time()}\t{what}\n")
         text = answer_to(call)
         return [Reply(str(text), model="logged", input_tokens=3, output_tokens=1, cost=0.25)]
+
+
+class Priced(Logged):
+    """One that says what a call can cost."""
+
+    kind = "workers.priced"
+
+    def need(self, calls: Sequence[Call]) -> Need:
+        return Need(1, 0.25 * len(calls))

@@ -82,7 +82,7 @@ def test_every_kind_of_difference():
     assert made.pairs == {"0": "0", "0.0": "0.0", "0.1": "0.1"}
     assert made.differences == [
         ("score", "0.0", "0.0", 1),
-        ("fate", "0.0", "0.0", 1),
+        ("state", "0.0", "0.0", 1),
         ("only-a", "0.0.0", None, 1),
         ("only-b", None, "0.0.5", 2),
         ("text", "0.1", "0.1", 1),

@@ -67,7 +67,7 @@ def test_the_cause_stays_in_the_header_and_escape_comes_back_to_the_whole_run(op
     legend.get_by_role("button", name="right, not chosen 1").click()
     soon(lambda: page.evaluate(f"{APP}.ids()") == ["0.0"])
     numbers = page.evaluate(f"[1, 2, 3].map((slot) => {SCENE}.number(slot))")
-    assert numbers == [["0.3"], ["0.9"], ["<0.001"]]
+    assert numbers == [["thought 0.0 · 0.3"], ["0.9"], ["<0.001"]]
     page.evaluate(f"{APP}.setStep(3)")
     soon(lambda: not cause.is_visible())  # before the end nothing has failed
 

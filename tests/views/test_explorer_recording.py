@@ -12,7 +12,7 @@ import pytest
 from support import Scripted, answer_to, run, shuffled, wait
 
 import tot_lab as tl
-from tot_lab.analysis.frames import calls_df
+from tot_lab.analysis.frames import calls_df, judgement_of
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Decided, Ended, Line, Note, Scored, Thought
 from tot_lab.core.tree import Tree
@@ -222,7 +222,7 @@ def check_frame(frame, lines):
         id, parent, depth, score, state, reason, merged, children, at, draws = told
         assert (id, depth, state, reason) == (node.id, node.depth, node.state, node.reason)
         assert parent == number.get(node.parent, -1)
-        assert score == node.score
+        assert score == judgement_of(node).score  # that of a root is no evaluation
         assert merged == number.get(node.merged, -1)
         assert children == len(node.children)
         assert at == number[node.id]

@@ -21,6 +21,7 @@ from support.plans import run as run_plan
 from support.scripts import Script, final, said
 
 import tot_lab as tl
+from tot_lab.analysis.why import why_it_failed
 from tot_lab.core.records import Note
 from tot_lab.lab.plan_store import plans_of
 from tot_lab.views.figures.theme import colour
@@ -65,7 +66,7 @@ def test_visits_are_shown_where_a_search_counts_them(opened):
     beam = opened(game(tl.TreeOfThoughts()))
     soon(lambda: set(beam.evaluate(names)) == {"score", "solvable", "cost", "depth"})
     beam.evaluate(f"{APP}.show(['0.0'])")
-    soon(lambda: "not decided" not in beam.locator(".tl-facts").text_content())
+    soon(lambda: "proposed" not in beam.locator(".tl-facts").text_content())
     assert "visits" not in beam.locator(".tl-facts").text_content()
 
 
@@ -159,6 +160,8 @@ def test_thoughts_are_coloured_by_what_is_chosen(opened):
         return Object.fromEntries([...scene.nodes].map((node, slot) => [id(node), scene.number(slot)]));
     }})()"""
     wanted = {id: ["yes" if can else "no"] for id, can in truth.items()}
+    for id in why_it_failed(run).nodes:
+        wanted[id] = [f"thought {id} · {wanted[id][0]}"]  # named in the header
     wanted["0"] = []  # the question has no number
     soon(lambda: page.evaluate(numbers) == wanted)
 
@@ -237,14 +240,14 @@ def test_steps_are_folded_by_plan_step_and_strategy(opened):
     rows = page.locator(".tl-step")
     soon(lambda: rows.count() > 4)
     kinds = [row.locator(".tl-kind").text_content() for row in rows.all()]
-    assert (kinds[:3], kinds[-1]) == (["question", "plan step", "react"], "answer")
+    assert (kinds[:3], kinds[-1]) == (["question", "plan step", "react"], "answer ✗")
     whole = rows.count()
     page.get_by_role("button", name=re.compile("▾ .* steps?")).first.click()
     soon(lambda: rows.count() < whole)
     assert [row.locator(".tl-kind").text_content() for row in rows.all()] == [
         "question",
         *["plan step"] * kinds.count("plan step"),
-        "answer",
+        "answer ✗",
     ]
 
 
@@ -613,6 +616,12 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
     card.click()
     assert page.evaluate(f"{APP}.ids()") == [run.plans[0]["s3"].node]
     assert versions.last.locator("path.tl-near").count() == 1
+    after = "all => all.map(one => one.previousElementSibling.querySelector('h3').textContent)"
+    reviews = page.locator(".tl-review")
+    assert reviews.evaluate_all(after) == ["version 2 · completed"]
+    [noted] = [line.e.data for line in run.lines if getattr(line.e, "name", "") == "plan.reflected"]
+    reviews.get_by_role("button").click()
+    assert page.evaluate(f"{APP}.ids()") == [noted["node"]]
     first_four = "all => all.map(one => [...one.textContent].slice(0, 4).join(''))"
     icons = {"pending": "○", "in_progress": "◐", "completed": "✓", "failed": "✗", "skipped": "↷"}
     for step in range(1, len(run.lines), 3):  # the view follows the slider
@@ -620,6 +629,57 @@ def test_every_version_of_a_plan_is_shown_with_its_steps_and_their_states(opened
         plans = plans_of(run.header, run.lines[:step])
         now = [f"{icons[one.status]} {one.id}" for one in plans[0].steps] if plans else []
         soon(lambda now=now: versions.last.locator(".tl-card b").evaluate_all(first_four) == now)
+
+
+SPREAD = """all => all.map(row => {
+    const [kind, said, meta] = [...row.children].map(part => part.getBoundingClientRect());
+    const fold = row.nextElementSibling?.getBoundingClientRect();
+    return [kind.bottom <= said.top, said.bottom <= meta.top, !fold || fold.bottom <= said.top + 2,
+        row.scrollWidth <= row.clientWidth, row.offsetWidth];
+})"""
+
+
+@pytest.mark.nightly
+def test_steps_and_plans_can_be_read_on_a_phone(opened):
+    deep = carried_out("sim/constrained", tl.DeepThink(), tl.domains.constrained_tasks(2)[1])
+    for run in (agent(tl.PlanExecute(), 8), deep):
+        page = opened(run)
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.get_by_role("button", name="steps", exact=True).click()
+        rows = page.locator(".tl-step")
+        rows.last.wait_for()
+        page.wait_for_timeout(200)
+        for *apart, wide in rows.evaluate_all(SPREAD):
+            assert all(apart)
+            assert wide > 250  # of whatever depth
+        if run is deep:
+            continue
+        cause = page.locator(".tl-cause").bounding_box()
+        assert cause["y"] + cause["height"] < 844
+        page.get_by_role("button", name="plan", exact=True).click()
+        cards = page.locator(".tl-plans .tl-card")
+        soon(lambda cards=cards: cards.count() > 3)
+        boxes = cards.evaluate_all("all => all.map(one => one.getBoundingClientRect().toJSON())")
+        assert all(one["bottom"] <= next["top"] for one, next in itertools.pairwise(boxes))
+        too_big = "one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight"
+        cut = f"all => all.filter(one => one.offsetHeight && ({too_big})).length"
+        assert page.locator(".tl-plans .tl-card, .tl-plans .tl-card > *").evaluate_all(cut) == 0
+
+
+@pytest.mark.nightly
+def test_paper_shows_the_texts_of_the_steps_whole(opened):
+    recorder = tl.Recorder("long")
+    node = recorder.thought("question")
+    for number in range(4):
+        node = recorder.thought(f"{'word ' * 150}end {number}", node)
+    page = opened(recorder.run)
+    step = page.locator(".tl-step").last
+    soon(step.is_visible)
+    assert "end 3" not in step.text_content()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert "end 3" in step.text_content()  # at once: a printer does not wait
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert "end 3" not in step.text_content()
 
 
 @pytest.mark.slow
@@ -742,10 +802,10 @@ def test_from_afar_the_painted_means_shares_and_counts_are_the_true_ones(opened)
     for level in range(1, max(level for level, _ in cells) + 1):
         nodes = [node for node in run.tree if node.depth == level]
         scores = [node.score for node in nodes if node.score is not None]
-        dropped = 100 * sum(node.state != "kept" for node in nodes) / len(nodes)
+        dropped = 100 * sum(node.state == "pruned" for node in nodes) / len(nodes)
         mean = sum(scores) / len(scores)
         assert f"{len(nodes):,}" in shown["words"]
-        assert f"mean {mean:.3g}, {math.floor(dropped + 0.5)} % dropped" in shown["words"]
+        assert f"mean {mean:.3g}, {math.floor(dropped + 0.5)} % pruned" in shown["words"]
         # The mean of what is painted, each cell counted as often as it has thoughts.
         weight = total = 0.0
         for (its, column), parts in painted.items():
@@ -919,7 +979,7 @@ def test_compare_lists_what_was_set_differently_and_explains_its_colours(opened)
     ]
     assert [row[0] for row in shown[2:]] == ["answer", "verdict", "ended", "usage"]
     legend = page.get_by_role("group", name="legend")
-    for words in ("only here", "other text", "other score", "other fate"):
+    for words in ("only here", "other text", "other score", "other state"):
         assert legend.get_by_text(words).is_visible()
     item = page.locator(".tl-differences .tl-item").first.bounding_box()
     box = page.locator(".tl-differences").bounding_box()
@@ -930,7 +990,7 @@ def test_compare_lists_what_was_set_differently_and_explains_its_colours(opened)
     assert side["y"] + side["height"] <= page.get_by_role("group", name="time").bounding_box()["y"] + 1
     page.get_by_role("group", name="time").get_by_role("button", name="play").click()  # nothing covers it
     page.get_by_role("button", name="tree", exact=True).click()
-    soon(lambda: not legend.get_by_text("other fate").is_visible())
+    soon(lambda: not legend.get_by_text("other state").is_visible())
 
 
 HOST = """([host, theme, ground, ink]) => {

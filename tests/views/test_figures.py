@@ -26,7 +26,7 @@ from tot_lab.views.explorer.recording import Recording
 from tot_lab.views.figures import figures_of
 from tot_lab.views.figures.cost import cost_info, plot_cost
 from tot_lab.views.figures.icicle import icicle_info, plot_icicle
-from tot_lab.views.figures.scores import OUTCOMES, plot_scores, scores_info
+from tot_lab.views.figures.scores import plot_scores, scores_info
 from tot_lab.views.figures.theme import (
     COLOURS,
     DARK,
@@ -169,9 +169,9 @@ def test_shapes(recorded):
     what = dict(zip(info.ids, info.shape, strict=True))
     assert what["0"] == "question"
     assert what["0.1"] == "pruned"
-    assert what["0.2"] == "duplicate or merged"
+    assert what["0.2"] == "merged"
     assert what["0.3"] == "unreadable"
-    assert what["0.1.0"] == "not decided"
+    assert what["0.1.0"] == "proposed"
     assert what["0.0.0"] == "answer"
     names = [
         trace["name"] for trace in drawn(tl.figures.plot_tree(recorded))["data"] if trace.get("x") == [None]
@@ -388,28 +388,26 @@ def test_scores_are_those_of_the_run():
     assert info.ids == [node.id for node in below if node.score is not None]
     assert info.score.tolist() == [search.tree[id].score for id in info.ids]
     assert info.depth.tolist() == [search.tree[id].depth for id in info.ids]
-    for id, fate in zip(info.ids, info.outcome, strict=True):
-        state = search.tree[id].state
-        assert fate == ("pruned" if state == "pruned" else "kept" if state != "proposed" else "undecided")
+    assert info.state == [search.tree[id].state for id in info.ids]
     assert sum(info.unreadable.values()) == sum(node.unreadable for node in below) > 0
     said = plot_scores(search).layout.title.subtitle.text
-    assert f"{info.outcome.count('pruned')} pruned" in said
+    assert f"{info.state.count('pruned')} pruned" in said
     assert f"{sum(info.unreadable.values())} unreadable" in said
 
 
 def test_scores_by_hand(recorded):
     info = scores_info(recorded)
-    found = dict(zip(info.ids, zip(info.depth, info.score, info.outcome, strict=True), strict=True))
+    found = dict(zip(info.ids, zip(info.depth, info.score, info.state, strict=True), strict=True))
     assert found == {
-        "0.0": (1, 0.8, "undecided"),
+        "0.0": (1, 0.8, "proposed"),
         "0.1": (1, 0.0, "pruned"),
-        "0.0.0": (2, 1.0, "kept"),
+        "0.0.0": (2, 1.0, "answer"),
     }
     assert info.unreadable == {1: 1}
     assert info.not_evaluated == {1: 1, 2: 1}
     figure = plot_scores(recorded)
     assert sum(len(trace.y) for trace in figure.data) == 3
-    assert {trace.name for trace in figure.data} == set(OUTCOMES)
+    assert {trace.name for trace in figure.data} == {"proposed", "pruned", "answer"}
     notes = {note.x: note.text for note in figure.layout.annotations}
     assert notes == {0: "1 unreadable<br>1 not evaluated", 1: "1 not evaluated"}
 

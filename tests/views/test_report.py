@@ -112,7 +112,7 @@ def test_tools_are_said_in_one_line(tmp_path):
     text = run_text(made)
     said = "2 × calculator (1 failed), 1 × search (1 failed)"
     assert f"\n  tools     {said}\n" in text
-    assert re.search(r" s, \d+\.\d\d s in tools · paid ", text.splitlines()[-1])
+    assert re.search(r" s, \d+\.\d\d s in tools", text.splitlines()[-1])
     assert text.splitlines()[:-1] == run_text(with_tools()).splitlines()[:-1]
     assert said in run_html(made)
     page = tl.figures.report_html([made, search()], tmp_path / "a.html").read_text()
@@ -123,9 +123,13 @@ def test_tools_are_said_in_one_line(tmp_path):
 
 
 def test_unknown_is_said():
-    assert "tokens unknown · cost unknown" in run_text(run(tl.OneAnswer()))
+    made = run(tl.OneAnswer())
+    assert "\n  calls     1 · tokens, cost unknown\n" in run_text(made)
+    assert run_text(made).count("unknown") == 1
+    nodes = [{"id": "a", "parent": None, "thought": "q"}, {"id": "b", "parent": "a", "thought": "t"}]
+    assert "\n  calls, tokens, cost unknown\n" in run_text(tl.read_nodes(nodes))
     free = run(tl.OneAnswer(), model=Scripted(lambda call: Reply("Answer: 26", cost=0.0)))
-    assert "cost $0\n" in run_text(free)
+    assert "calls     1 · cost $0 · tokens unknown\n" in run_text(free)
 
 
 def test_small_tree_in_words():

@@ -12,8 +12,7 @@ from support.browser import soon
 from support.explorer import AXE
 
 import tot_lab as tl
-from tot_lab.analysis.judging import blame_of
-from tot_lab.analysis.why import why_it_failed
+from tot_lab.analysis.why import blame_of, why_it_failed
 from tot_lab.apps.cli import main
 from tot_lab.views.explorer.sweep_page import save_html
 
@@ -23,6 +22,7 @@ SIGNS = {
     "evaluator": "E",
     "answerer": "A",
     "cut short": "C",
+    "person": "H",
     "unsolvable": "U",
     "unknown": "?",
 }

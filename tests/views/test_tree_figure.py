@@ -12,6 +12,7 @@ import tot_lab as tl
 from tot_lab.views.figures.rings import RINGS, rings_of
 from tot_lab.views.figures.theme import DARK, LIGHT, short_score
 from tot_lab.views.figures.tree import tree_info
+from tot_lab.views.tree_svg import tree_svg
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Propose(count=4), search=tl.BeamSearch(width=2))
 
@@ -191,3 +192,24 @@ def test_no_edge_and_no_ring_crosses_a_label(chrome, solved, failed, interrupted
                 down = min(bottom, box[3]) - max(top, box[1])
                 assert min(across, down) <= 1
     page.close()
+
+
+def test_the_edges_of_a_card_bend_below_all_labels_of_their_level():
+    recorder = tl.Recorder()
+    root = recorder.thought("q")
+    for text in ("short", "a much longer thought that fills several lines of its label"):
+        above = recorder.thought(text, parent=root)
+        for _ in range(3):
+            recorder.thought("below", parent=above)
+    svg = tree_svg(recorder.run)
+    bottoms = {}
+    for baseline, spans in re.findall(r'<text x="[^"]+" y="([^"]+)"[^>]*>(.*?)</text>', svg):
+        lines = [float(dy) for dy in re.findall(r'dy="([^"]+)"', spans)]
+        bottoms.setdefault(float(baseline), []).append(float(baseline) + sum(lines))
+    assert len({len(labels) for labels in bottoms.values()}) == 3
+    assert max(bottoms[sorted(bottoms)[1]]) - min(bottoms[sorted(bottoms)[1]]) > 10  # of different heights
+    edges = re.findall(r"M([\d.]+) ([\d.]+)V([\d.]+)L([\d.]+) ([\d.]+)", svg)
+    assert len(edges) == len(recorder.run.tree) - 1
+    for _, _, bend, _, end in edges:
+        level = max(baseline for baseline in bottoms if baseline < float(end))
+        assert max(bottoms[level]) < float(bend) < float(end)

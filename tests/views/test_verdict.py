@@ -96,7 +96,7 @@ def test_the_star_is_filled_only_if_the_answer_is_right_and_crossed_if_it_is_wro
     ]
     middles = [((float(a) + float(c)) / 2, (float(b) + float(d)) / 2) for a, b, c, d in lines]
     crossed = [middle == pytest.approx(centre, abs=0.2) for middle in middles]
-    assert crossed == [which == "wrong"] * 2
+    assert crossed == [True] * 2 * (which == "wrong")
     caption = tl.figures.plot_tree(run).layout.title.subtitle.text
     assert ("✓" in caption, "✗" in caption) == (which == "right", which == "wrong")
 

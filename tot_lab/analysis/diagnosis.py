@@ -29,7 +29,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply, html_text, refused
 from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.records import Decided, Note, describe_stop
-from tot_lab.core.tools import tool_of
+from tot_lab.core.tools import is_of_function, tool_of
 from tot_lab.core.tree import Node, format_score
 from tot_lab.record.losses import is_truncated
 from tot_lab.record.run import UNREADABLE, Run, expect_run
@@ -99,8 +99,8 @@ def diagnose(run: Run) -> Diagnosis:
     - marks: how the scores agree with a person's marks. marked_wrong: the answer rests on a thought that is
       marked wrong.
     - person: what a person changed, in a branch or while the run was under way.
-    - cut_short: a budget or the cap on thoughts ended the search before all kept thoughts were expanded.
-      out_of_turns: a tool loop used up its turns.
+    - cut_short: a budget, the cap on thoughts or the iterations ended the search before all kept thoughts
+      were expanded. out_of_turns: a tool loop used up its turns.
     - unfinished_answer: the answer of a search on text comes from a path that states none.
       separator_unseen: no reply ended at a stop text, so no path has steps.
     - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
@@ -237,7 +237,7 @@ def _cut_short(facts: _Facts) -> Iterator[Finding]:
         for node in facts.thoughts
         if not node.children and node.state in ("kept", "proposed", "unreadable")
     ]
-    if (stop.startswith("budget:") or stop == "limit:nodes") and waiting:
+    if (stop.startswith("budget:") or stop in ("limit:nodes", "limit:iterations")) and waiting:
         ended = describe_stop(stop)
         text = f"The search {ended} with {_count(waiting, 'thought')} that it had not expanded."
         yield Finding("cut_short", text, _of(waiting))
@@ -432,7 +432,7 @@ def _tools(facts: _Facts) -> Iterator[Finding]:
     calls = [row for row in tools_of(facts.run) if row.reply and not refused(row.reply.error)]
     failed = [row for row in calls if row.reply and row.reply.error is not None]
     if failed:
-        why = _tally(f"{tool_of(row.call)}, {_beginning(row.reply)}" for row in failed)
+        why = _tally(f"{tool_of(row.call)}, {_reason(row)}" for row in failed)
         text = f"{len(failed)} of {_count(calls, 'tool call')} failed: {why}."
         yield Finding("failed_tools", text, _nodes_of(facts, failed))
     notes = [event for event in facts.run.events if isinstance(event, Note)]
@@ -609,6 +609,12 @@ def _count(things: Sequence[object], noun: str) -> str:
 
 def _are(things: Sequence[object]) -> str:
     return "is" if len(things) == 1 else "are"
+
+
+def _reason(row: CallRow) -> str:
+    """Return why a tool or a function failed. The author of a function needs the text of its error."""
+    error = (row.reply and row.reply.error) or ""
+    return error[:120] if is_of_function(row.call) else _beginning(row.reply)
 
 
 def _tally(words: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.logprobs import logprobs_of
 from tot_lab.core.purposes import role_of
-from tot_lab.core.records import DECISIONS, Decided, Line, Note, Position, Scored, Thought, parent_of
+from tot_lab.core.records import STATES, Decided, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import asks_no_model, tool_of
 from tot_lab.core.tree import Node
 from tot_lab.record.compute import flops_by_call
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 SOURCES = ("model", "cache", "joined")
 MARKS = get_args(Verdict)
 PROCESSING = ("cached_tokens", "prefill_tokens_per_second", "decode_tokens_per_second")
-STATES = ("question", "proposed", "unreadable", *DECISIONS)
 
 
 class CallRow(NamedTuple):
@@ -83,7 +82,7 @@ def usage_by_node(run: Run) -> dict[str, Usage]:
 
 
 class Judgement(NamedTuple):
-    """The evaluation of a thought. All fields are `None` if there is none."""
+    """The evaluation of a thought. All fields are `None` without one."""
 
     score: float | None = None
     raw: float | None = None
@@ -218,7 +217,7 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - error: string, why there is no reply, NA if there is one
     - finish_reason: string, why the model stopped (`length`: the reply was cut off at `max_tokens`), NA if
       unknown
-    - made: boolean, false if refused, NA while open; `made.sum()` is `run.usage.calls`
+    - made: boolean, false if refused or not sent, NA while open; `made.sum()` is `run.usage.calls`
     - model: string, the model that replied, or the requested one; temperature: Float64, NA for the model's
       default
     - input_tokens, output_tokens: Int64; cost: Float64, USD without a cache; paid: Float64, USD really paid;
@@ -335,8 +334,8 @@ def steps_df(run: Run) -> pandas.DataFrame:
     - turn: Int64, number of the turn, from 1. A turn is one reply of a loop's model, or of an analysis step
       of a plan. NA for any other call, and for a tool that the strategy called itself (a step of a plan, a
       proposer's lookup)
-    - node: string, id of the turn's thought, NA if there is none or its call failed. For any other call, the
-      thought that it was made for
+    - node: string, id of the turn's thought, NA if the turn made no thought or its call failed. For any other
+      call, the thought that it was made for
     - purpose: string, that of the call (`act`, `plan`, `converge`, …), `tool` for a tool that the strategy
       called itself
     - thought: string, the text of the reply without the tool calls
@@ -470,7 +469,7 @@ def events_df(run: Run) -> pandas.DataFrame:
 def _events(run: Run) -> Iterator[tuple[Line, Note]]:
     """Yield the records of a run as `events_df` names them, and between them the notes that they imply."""
     node_of_call = {line.p: line.e.node for line in run.lines if isinstance(line.e, Call)}
-    notes = SearchNotes(run.header.tot_lab)
+    notes = SearchNotes()
     for line in run.lines:
         event = line.e
         yield from ((Line((), line.t, note), note) for note in notes.before(event))

@@ -57,7 +57,7 @@ def latex_table(lines: Sequence[Summary], frame: pandas.DataFrame, against: str 
         raise ValueError(f"against={against!r} is not a setting of the sweep: {', '.join(map(repr, names))}.")
     columns: list[Column] = [
         ("setting", [escaped(name) for name in names]),
-        ("runs", [f"{line.runs:,}" for line in lines]),
+        ("runs", [line.counted_runs for line in lines]),
         *_statistics(names, without_losses(frame), against),
     ]
     if not frame["score"].dropna().isin([0, 1]).all():
@@ -93,12 +93,18 @@ def _statistics(names: Sequence[str], frame: pandas.DataFrame, against: str | No
         raise ValueError(f"against={against!r} has no graded run.")
     compared = compare_all(frame[frame["setting"].isin(list(rates))], against)
     p = dict(zip(compared["a"], compared["p_holm"], strict=True))
-    shown = ["baseline" if name == against else _p_value(p.get(name)) for name in names]
-    return [*columns, ("$p$ (Holm)", shown)]
+    swaps = int(compared["swaps"].max())  # Holm's correction of one p-value depends on the others
+    shown = ["baseline" if name == against else _p_value(p.get(name), swaps) for name in names]
+    return [*columns, (f"$p$ (Holm; {swaps:,} random swaps)" if swaps else "$p$ (Holm)", shown)]
 
 
-def _p_value(p: float | None) -> str:
-    return NONE if p is None else "$<$0.001" if p < 0.001 else f"{p:.3f}"
+def _p_value(p: float | None, swaps: int) -> str:
+    """Return a p-value as text. One of random swaps is an upper estimate."""
+    if p is None:
+        return NONE
+    if swaps:
+        return rf"$\leq${max(p, 0.001):.3f}"
+    return "$<$0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _means(amounts: Sequence[float | None], form: Callable[[float], str]) -> list[str]:
@@ -112,8 +118,9 @@ def _methods(against: str | None) -> dict[str, str | None]:
         "against": against,
         "p": None
         if against is None
-        else "two-sided, paired by task: McNemar's exact test, with repeats the sign-flip test; "
-        "corrected for the number of pairs by Holm (tl.stats.compare_all)",
+        else "two-sided, paired by task: McNemar's exact test, with repeats the sign-flip test, "
+        "which is exact unless the table states a number of random swaps; corrected for the number of pairs "
+        "by Holm (tl.stats.compare_all)",
     }
 
 

@@ -20,7 +20,7 @@ from tot_lab.analysis.counterfactuals import result_of
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import success_rates
 from tot_lab.analysis.tables import Placed, is_sweep, placed, table
-from tot_lab.core.calls import REFUSED, Call, Reply, believed, format_error, is_made, refused
+from tot_lab.core.calls import REFUSED, Call, Reply, believed, format_error, is_admitted, refused
 from tot_lab.core.records import Line
 from tot_lab.core.thinking import Budget
 from tot_lab.record.compute import Flops, flops_by_call
@@ -265,7 +265,7 @@ def _spent(run: Run, unit: Unit) -> list[float]:
             )
         return known
     calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
-    made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
+    made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and is_admitted(line.e)]
     made.sort(key=lambda pair: pair[0])
     if unit == "calls":
         return [1.0] * len(made)
@@ -310,7 +310,7 @@ class _Cut:
         for number, line in enumerate(self.lines, 1):
             if isinstance(line.e, Call) and self._lacks(replies.get(line.p)):
                 break
-            if isinstance(line.e, Reply) and is_made(line.e):
+            if isinstance(line.e, Reply) and is_admitted(line.e):
                 self.ends.append(number)
             elif isinstance(line.e, Reply) and line.e.tool is not None:
                 self.ends[-1] = number  # results of tools between two calls are free

@@ -35,6 +35,10 @@ SEED = 24
 """Seed of the bootstrap and of the sign-flip test."""
 
 
+_SWAPS = 9_999
+"""Random swaps of a permutation test whose swaps are too many to try them all."""
+
+
 class Comparison(NamedTuple):
     """Two settings on the same tasks.
 
@@ -56,6 +60,8 @@ class Comparison(NamedTuple):
         ungraded: Runs without a grade. They are left out.
         lost_a: Shares of lost calls of `a`, as in `success_rates`.
         lost_b: The same for `b`.
+        swaps: Random swaps from which `p` was computed, which is then an upper estimate: the observed
+            difference counts as one of them. 0 means that `p` is exact.
     """
 
     a: Any
@@ -75,6 +81,7 @@ class Comparison(NamedTuple):
     ungraded: int
     lost_a: str | None = None
     lost_b: str | None = None
+    swaps: int = 0
 
 
 ANSWER_STATES = ["finished", "cut", "unfinished"]
@@ -158,9 +165,9 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
     The interval of the difference is a percentile bootstrap over tasks with two added tasks that differ by +1
     and -1 (Bonett and Price 2012), so that settings that never differed still have an interval of some width.
     `p` is that of McNemar's exact test. With repeats it is the sign-flip test over tasks, which McNemar's
-    test is a special case of: all swaps if at most 13 tasks differ, else 9,999 random ones. If one setting
-    ran a task more often than the other, `p` is at least that of a permutation test which deals out the runs
-    of each task anew.
+    test is a special case of: exact, from all swaps, if at most 13 tasks differ, else from 9,999 random ones
+    (`swaps`). If one setting ran a task more often than the other, `p` is at least that of a permutation test
+    which deals out the runs of each task anew, 9,999 times at random.
 
     Args:
         df: A table with one row per run; see the module.
@@ -412,6 +419,7 @@ def _compared(shares: _Shares, a: Any, b: Any, by: str, confidence: float) -> Co
     runs, others = (side.loc[common, "size"].to_numpy(int) for side in (one, other))
     difference = numpy.sort(first - second)  # the resamples must not depend on the order of the tasks
     low, high = _interval(difference, confidence)
+    p, swaps = _p(first, second, runs, others)
     by_a, by_b = first > 0.5, second > 0.5
     return Comparison(
         a,
@@ -426,11 +434,12 @@ def _compared(shares: _Shares, a: Any, b: Any, by: str, confidence: float) -> Co
         float(difference.mean()),
         low,
         high,
-        _p(first, second, runs, others),
+        p,
         unpaired,
         shares.ungraded[a] + shares.ungraded[b],
         describe(shares.losses[a]),
         describe(shares.losses[b]),
+        swaps,
     )
 
 
@@ -449,32 +458,37 @@ def _interval(difference: numpy.ndarray[Any, Any], confidence: float) -> tuple[f
     return float(drawn.confidence_interval.low), float(drawn.confidence_interval.high)
 
 
-def _p(first: Any, second: Any, runs: Any, others: Any) -> float:
-    """Return the p-value for two settings with these shares of these numbers of runs per task."""
+def _p(first: Any, second: Any, runs: Any, others: Any) -> tuple[float, int]:
+    """Return the p-value for two settings with these shares of these numbers of runs per task, and the number
+    of random swaps behind it, 0 if it is exact.
+    """
     swapped = _p_of_swaps(first - second)
-    return swapped if (runs == others).all() else max(swapped, _p_of_deals(first, second, runs, others))
+    if (runs == others).all():
+        return swapped
+    return max(swapped, (_p_of_deals(first, second, runs, others), _SWAPS))
 
 
-def _p_of_swaps(difference: Any) -> float:
-    """Return the p-value if the settings of each task are exchangeable."""
+def _p_of_swaps(difference: Any) -> tuple[float, int]:
+    """Return the p-value if the settings of each task are exchangeable, and the number of random swaps."""
     import numpy  # noqa: PLC0415
     from scipy.stats import permutation_test  # noqa: PLC0415
     from statsmodels.stats.contingency_tables import mcnemar  # noqa: PLC0415
 
     differ = numpy.sort(difference[difference != 0])  # tasks without a difference do not matter
     if (numpy.abs(differ) == 1).all():
-        return float(mcnemar([[0, (differ > 0).sum()], [(differ < 0).sum(), 0]], exact=True).pvalue)
+        return float(mcnemar([[0, (differ > 0).sum()], [(differ < 0).sum(), 0]], exact=True).pvalue), 0
     if len(differ) == 1:
-        return 1.0  # the difference has the same size, swapped or not
+        return 1.0, 0  # the difference has the same size, swapped or not
     swapped = permutation_test(
         (differ, numpy.zeros(len(differ))),
         lambda one, other, axis: (one - other).mean(axis=axis).round(9),  # rounding errors must not decide
         permutation_type="samples",
+        n_resamples=_SWAPS,
         vectorized=True,
         batch=_at_once(len(differ)),
         rng=numpy.random.default_rng(SEED),
     )
-    return float(swapped.pvalue)
+    return float(swapped.pvalue), 0 if 2 ** len(differ) <= _SWAPS else _SWAPS
 
 
 def _p_of_deals(first: Any, second: Any, runs: Any, others: Any) -> float:
@@ -486,8 +500,8 @@ def _p_of_deals(first: Any, second: Any, runs: Any, others: Any) -> float:
     solved = (first * runs + second * others).round().astype(int)
     random, batch = numpy.random.default_rng(SEED), _at_once(len(runs))
     parts = []
-    for made in range(0, 9999, batch):
-        size = min(batch, 9999 - made), len(runs)
+    for made in range(0, _SWAPS, batch):
+        size = min(batch, _SWAPS - made), len(runs)
         dealt = random.hypergeometric(solved, runs + others - solved, runs, size=size)
         parts.append((dealt / runs - (solved - dealt) / others).mean(axis=1))
     drawn = numpy.concatenate(parts)

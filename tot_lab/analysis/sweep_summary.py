@@ -13,6 +13,7 @@ class Summary(NamedTuple):
 
     Attributes:
         runs: Number of finished runs.
+        graded: How many of them are graded. A run that failed is not.
         success: Share of correct answers among the graded runs.
         score: Mean grade of the graded runs.
         calls, tokens, cost: Means per run; cost in USD without a cache.
@@ -22,6 +23,7 @@ class Summary(NamedTuple):
 
     setting: str
     runs: int
+    graded: int
     success: float | None
     score: float | None
     calls: float | None
@@ -29,6 +31,11 @@ class Summary(NamedTuple):
     cost: float | None
     errors: int
     losses: ByRole | None
+
+    @property
+    def counted_runs(self) -> str:
+        """The number of runs, and how many of them are graded unless all are."""
+        return f"{self.runs:,}" if self.graded == self.runs else f"{self.graded:,} of {self.runs:,} graded"
 
 
 def summary(sweep: Sweep) -> list[Summary]:
@@ -51,6 +58,7 @@ def _summed(label: str, rows: list[Row]) -> Summary:
     return Summary(
         label,
         len(rows),
+        len(graded),
         mean([float(row.correct) for row in graded if row.correct is not None]),
         mean([row.score for row in graded]),
         mean([row.calls for row in rows]),

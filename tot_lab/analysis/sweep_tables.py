@@ -187,7 +187,7 @@ def _described(sweep: Sweep) -> list[tuple[str, ...]]:
     return [
         (
             line.setting,
-            f"{line.runs:,}",
+            line.counted_runs,
             shown(line.success, ".1%"),
             shown(line.score, ".3f"),
             shown(line.calls, ",.1f"),
@@ -201,8 +201,10 @@ def _described(sweep: Sweep) -> list[tuple[str, ...]]:
 
 
 def warned(sweep: Sweep) -> str:
-    """Return the warnings below the table, about failed runs, lost calls and unequal checks, one per line."""
-    warnings = [_failures(sweep), warning_of(losses_in(sweep)), _unequal_checks(sweep)]
+    """Return the warnings below the table, about failed and ungraded runs, lost calls and unequal checks, one
+    per line.
+    """
+    warnings = [_failures(sweep), _ungraded(sweep), warning_of(losses_in(sweep)), _unequal_checks(sweep)]
     return "\n".join(f"! {text}" for text in warnings if text)
 
 
@@ -240,9 +242,24 @@ def _one_line(error: str) -> str:
     return line if len(line) <= 300 else f"{line[:299]}…"
 
 
+def _graded(sweep: Sweep) -> int:
+    """Return the number of graded runs."""
+    return sum(row.correct is not None for row in sweep.rows.values())
+
+
+def _ungraded(sweep: Sweep) -> str:
+    """Return how many runs are not graded although their tasks have answers, and what would grade them."""
+    reasons = [task.domain.why_ungraded(task) for task in sweep.tasks.values()]
+    rows = ((sweep.rows.get(cell.run_id), reasons[cell.task]) for cell in sweep.cells)
+    found = [why for row, why in rows if why and row is not None and row.error is None]
+    return f"{len(found):,} of {len(sweep.rows):,} runs are ungraded: {found[0]}" if found else ""
+
+
 def headline(sweep: Sweep) -> str:
     """Return the line above the table."""
     parts = [f"{len(sweep.rows):,} of {len(sweep.cells):,} runs"]
+    if (graded := _graded(sweep)) < len(sweep.rows):
+        parts.append(f"{graded:,} of {len(sweep.rows):,} graded")
     if sweep.found:
         parts.append(f"{sweep.found:,} of them found on the disk, with the calls that they made then")
     if any(row.simulated for row in sweep.rows.values()):
@@ -296,7 +313,7 @@ def provenance(sweep: Sweep) -> dict[str, Any]:
         "python": platform.python_version(),
         "recorded_by": sorted({row.version for row in sweep.rows.values() if row.version}),
         "sweep": sweep.name,
-        "runs": {"finished": len(sweep.rows), "of": len(sweep.cells)},
+        "runs": {"finished": len(sweep.rows), "graded": _graded(sweep), "of": len(sweep.cells)},
         "model": header.model,
         "roles": header.roles,
         "budget": header.budget,

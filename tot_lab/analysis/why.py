@@ -8,11 +8,11 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from tot_lab.analysis.blame import Blamed, Labels
 from tot_lab.analysis.by_person import REPLACED, changes_of
 from tot_lab.analysis.diagnosis import Diagnosis, Finding, seen_at_once
 from tot_lab.analysis.frames import calls_of, tools_of, tools_offered
-from tot_lab.analysis.judging import Blamed, blame_of
-from tot_lab.analysis.known import judged
+from tot_lab.analysis.known import can_be_asked, judged
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import Decided, Scored, describe_stop
 from tot_lab.core.tools import TOOL
@@ -37,11 +37,11 @@ def first_findings(run: Run) -> Diagnosis:
 
 
 def blame_and_findings(run: Run) -> tuple[Blamed | None, Diagnosis]:
-    """Return the component to blame for a failed run, and the findings about the run."""
-    blamed = blame_of(run)
-    if blamed is None:
+    """Return what is to blame for a failed run, and the findings about the run."""
+    lost = _lost(run)
+    if lost is None:
         return None, seen_at_once(run)
-    why = _reason(run, blamed)
+    blamed, why = lost
     others = (
         finding
         for finding in seen_at_once(run)
@@ -58,8 +58,30 @@ def why_it_failed(run: Run) -> Finding | None:
     the right one, or which pruned thoughts have the highest scores. Returns `None` if the run did not fail,
     or has not ended.
     """
-    blamed = blame_of(run)
-    return None if blamed is None else _reason(run, blamed)
+    lost = _lost(run)
+    return lost and lost[1]
+
+
+def blame_of(run: Run) -> Blamed | None:
+    """Return what is to blame for a failed run. `None` if it did not fail, has not ended, or is not graded
+    yet.
+    """
+    lost = _lost(run)
+    return lost and lost[0]
+
+
+def _lost(run: Run) -> tuple[Blamed, Finding] | None:
+    labels = Labels(run, asking=can_be_asked(run))
+    return blame_and_reason(labels) if labels.asking and labels.failed else None
+
+
+def blame_and_reason(labels: Labels) -> tuple[Blamed, Finding]:
+    """Return what is to blame for a failed run, and the sentence that says so."""
+    blamed = labels.blame()
+    why = _reason(labels.run, blamed)
+    if why.text.startswith("Person: "):
+        blamed = Blamed("person", blamed.depth, why.nodes)
+    return blamed, why
 
 
 def _reason(run: Run, blamed: Blamed) -> Finding:

@@ -153,6 +153,7 @@ class Reply(
         surprisals: Minus the log-probability of each generated token, in thousandths, in place of `logprobs`.
         confidences: Minus the mean log-probability of the alternatives of each token, in hundredths, in place
             of them.
+        sent: Whether the call could be sent. Without a key or a server it is not, and fails at once.
     """
 
     text: str = ""
@@ -175,6 +176,7 @@ class Reply(
     shared_tokens: bool = False
     surprisals: tuple[int, ...] = ()
     confidences: tuple[int, ...] = ()
+    sent: bool = True
 
 
 Model: TypeAlias = Callable[[Call], Awaitable[Reply | str] | AsyncGenerator[Reply | str, None]]
@@ -243,7 +245,12 @@ class Halt(Exception):
 
 
 def is_made(reply: Reply) -> bool:
-    """Whether `reply` is that of a model call that was made, and neither a refusal nor a tool's result."""
+    """Whether `reply` is that of a model call that was sent, or answered by a cache."""
+    return is_admitted(reply) and reply.sent
+
+
+def is_admitted(reply: Reply) -> bool:
+    """Whether `reply` is neither a refusal nor a tool's result. A budget counts such a call, sent or not."""
     return reply.tool is None and not refused(reply.error)
 
 

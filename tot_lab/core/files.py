@@ -13,6 +13,7 @@ import secrets
 import stat
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,6 +36,15 @@ def too_large(path: str | os.PathLike[str], most: int, instead: str) -> str:
         f"{path}: it would unpack to more than {most:,} bytes. The limit is {_FREE >> 20} MiB, or {_RATIO} "
         f"times the size of the file if that is more. If you trust the file, {instead}."
     )
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files in `folder` and in the folders in it, in order. Hidden folders and links to folders are
+    left out.
+    """
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(place) / name for name in sorted(names))
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:

@@ -62,15 +62,9 @@ class Namespace:
     def __init__(
         self, name: str, doc: str, modules: Mapping[str, str], group: str | None = None, prefix: str = ""
     ) -> None:
-        """Describe the namespace; nothing is imported.
-
-        Args:
-            name: Its name within `tl`.
-            doc: Its docstring.
-            modules: Maps each module to its names, separated by spaces.
-            group: The registry's group whose components it lists by the names of their classes or functions.
-            prefix: Lists only the components whose name begins so.
-        """
+        # No docstring: help on a namespace would show it below `doc`. `modules` maps each module to its
+        # names, separated by spaces. The components of the registry's `group` whose name begins with `prefix`
+        # are listed by the names of their classes or functions. Nothing is imported.
         self.__name__ = name
         self.__doc__ = doc
         self._group = group

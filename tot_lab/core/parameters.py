@@ -1,20 +1,23 @@
-"""Constructors that take the fields of a settings class as keyword arguments.
+"""What settings classes show in help: a signature and a section `Parameters` made from their fields.
 
-Each setting is declared and documented once, as a field of the settings class. Signature, help, completion
-and type checkers see the fields as parameters of the constructor.
+Each setting is declared and documented once, as a field with an attribute docstring. Both are made when
+somebody looks at them, since reading sources takes time.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import update_wrapper
 from itertools import pairwise
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from types import UnionType
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -35,22 +38,147 @@ def takes_fields_of(
             init(self, kind(*args, **kwargs))
 
         first, *_ = inspect.signature(init).parameters.values()
-        parameters = inspect.signature(kind).parameters
-        signature = inspect.Signature([first, *parameters.values()], return_annotation="None")
-        docs = field_docs(kind)
+        signature = _signature([first, *inspect.signature(kind).parameters.values()])
         shown: Any = update_wrapper(made, init)
         shown.__signature__ = signature
-        shown.__doc__ = "\n".join(
-            [f"{init.__doc__}\n\nArgs:", *(_line(name, docs[name]) for name in parameters if name in docs)]
-        )
+        shown.__doc__ = f"{init.__doc__}\n\n{_parameters(kind)}"
         return made
 
     return decorate
 
 
-def _line(name: str, doc: str) -> str:
-    """Return the entry of a field in an `Args` section."""
-    return textwrap.fill(f"{name}: {doc}", 110, initial_indent=" " * 4, subsequent_indent=" " * 8)
+class ShownSignature:
+    """Attribute `__signature__` of a pydantic model: types without what validates them."""
+
+    def __get__(self, instance: object, owner: type[BaseModel]) -> inspect.Signature:
+        fields = owner.model_fields.items()
+        return _signature(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if field.is_required() else _default(field),
+                annotation=type_text(field.annotation),
+            )
+            for name, field in fields
+        )
+
+
+class ShownDocstring(str):
+    """Attribute `__doc__` of a pydantic model: its docstring with a section `Parameters`.
+
+    It is a text, that of the docstring, because `help` does not ask descriptors. An empty one takes that of
+    the base class.
+    """
+
+    __slots__ = ()
+
+    def __get__(self, instance: object, owner: type[BaseModel]) -> str:
+        held = (vars(kind).get("__doc__") for kind in owner.__mro__)
+        text = inspect.cleandoc(next(filter(None, held), ""))
+        place = re.search(r"\n\n(Raises|References):|$(?!\n)", text)
+        assert place is not None
+        section = f"\n\n{_parameters(owner)}" if owner.model_fields else ""
+        return f"{text[: place.start()]}{section}{text[place.start() :]}"
+
+
+class _Text(str):
+    """An annotation that a signature shows without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _signature(parameters: Iterable[inspect.Parameter]) -> inspect.Signature:
+    shown = [
+        one.replace(annotation=_Text(one.annotation)) if isinstance(one.annotation, str) else one
+        for one in parameters
+    ]
+    return inspect.Signature(shown, return_annotation=None)
+
+
+def _parameters(kind: Any) -> str:
+    """Return the section `Parameters` of a dataclass or pydantic model."""
+    docs = field_docs(kind)
+    rows = ["Parameters:"]
+    if issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            default = "required" if field.is_required() else f"default {_default(field)!r}"
+            accepted = type_text(field.annotation, field.metadata, ranges=True)
+            rows.append(_row(name, accepted, default, docs))
+    else:
+        for one in inspect.signature(kind).parameters.values():
+            default = "required" if one.default is one.empty else f"default {one.default!r}"
+            rows.append(_row(one.name, type_text(one.annotation), default, docs))
+    return "\n".join(rows)
+
+
+def _row(name: str, accepted: str, default: str, docs: dict[str, str]) -> str:
+    text = f"{name} ({accepted}, {default}): {docs.get(name, '')}".rstrip(" :")
+    return textwrap.fill(
+        text,
+        110,
+        initial_indent=" " * 4,
+        subsequent_indent=" " * 8,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.get_default(call_default_factory=True)
+
+
+def type_text(annotation: Any, metadata: Iterable[Any] = (), *, ranges: bool = False) -> str:
+    """Return the annotation of a field as text, such as `int | None`.
+
+    Args:
+        annotation: The annotation.
+        metadata: Its constraints.
+        ranges: Whether the text names them, such as `int >= 1 | None`.
+    """
+    if isinstance(annotation, str):
+        return annotation
+    metadata, inner = [*metadata], get_args(annotation)
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        more = [each for one in inner[1:] for each in (one.metadata if isinstance(one, FieldInfo) else [one])]
+        return type_text(inner[0], [*metadata, *more], ranges=ranges)
+    if origin in (Union, UnionType):
+        return " | ".join(dict.fromkeys(type_text(one, metadata, ranges=ranges) for one in inner))
+    if origin is Literal:
+        return " | ".join(map(repr, inner))
+    text = _NAMES.get(getattr(annotation, "__name__", ""), getattr(annotation, "__name__", str(annotation)))
+    if inner:
+        texts = ("..." if one is ... else type_text(one, ranges=ranges) for one in inner)
+        text = f"{text}[{', '.join(texts)}]"
+    return _with_range(text, metadata) if ranges and annotation is not type(None) else text
+
+
+_NAMES = {"NoneType": "None", "UserFunction": "Callable"}
+
+
+def _with_range(text: str, metadata: Iterable[Any]) -> str:
+    found = {
+        name: getattr(one, name)
+        for one in metadata
+        for name in ("ge", "gt", "le", "lt", "min_length", "pattern")
+        if getattr(one, name, None) is not None
+    }
+    low = f"[{found['ge']}" if "ge" in found else f"({found['gt']}" if "gt" in found else ""
+    high = f"{found['le']}]" if "le" in found else f"{found['lt']})" if "lt" in found else ""
+    if low and high:
+        text = f"{text} in {low}, {high}"
+    elif low or high:
+        (sign, bound), *_ = ((_SIGNS[name], found[name]) for name in _SIGNS if name in found)
+        text = f"{text} {sign} {bound}"
+    if found.get("min_length"):
+        text = f"non-empty {text}"
+    return f"{text} matching {found['pattern']}" if "pattern" in found else text
+
+
+_SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def field_docs(kind: Any) -> dict[str, str]:

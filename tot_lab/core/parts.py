@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
-from tot_lab.core.registry import find, import_parts, offered
+from tot_lab.core.parameters import ShownDocstring, ShownSignature
+from tot_lab.core.registry import BUILT_IN, find, import_parts, offered
 
 P = TypeVar("P", bound="Part")
 
@@ -55,6 +57,21 @@ class InvalidSettings(ValueError):
         problems = [*problems]
         return cls(" ".join(_described(model, one) for one in problems), problems)
 
+    def _render_traceback_(self) -> list[str]:
+        """The traceback that IPython shows: it ends at the user's code, without the frames of this file."""
+        step = last = self.__traceback__
+        while step is not None:
+            last = step if step.tb_frame.f_code.co_filename != __file__ else last
+            step = step.tb_next
+        if last is not None:
+            last.tb_next = None
+        shown = (
+            sys.modules["IPython"]
+            .get_ipython()
+            .InteractiveTB.structured_traceback(type(self), self, self.__traceback__, tb_offset=1)
+        )
+        return list(shown)
+
 
 class PydanticModel(BaseModel):
     """A pydantic model whose completion in a notebook shows its own names, and whose errors are one line."""
@@ -71,6 +88,24 @@ class PydanticModel(BaseModel):
 
         __init__.__pydantic_base_init__ = True  # pydantic itself does not call it
         __init__.__signature__ = inspect.signature(BaseModel.__init__)
+        __init__.__doc__ = object.__init__.__doc__  # the docstring of the class describes the parameters
+
+        @classmethod
+        def __pydantic_init_subclass__(cls, **kwargs):
+            cls.__doc__ = ShownDocstring(vars(cls).get("__doc__") or "")
+            cls.__signature__ = ShownSignature()
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """Show only the settings that differ from their defaults."""
+        for name, field in type(self).model_fields.items():
+            if not field.repr:
+                continue
+            value = getattr(self, name)
+            if field.is_required() or value != field.get_default(call_default_factory=True):
+                yield name, value
+
+    def __str__(self) -> str:
+        return repr(self)  # pydantic's `__str__` omits the class name
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name.startswith("_") or name not in _OF_PYDANTIC]
@@ -96,6 +131,7 @@ class Part(PydanticModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
         if "kind" not in cls.__dict__:
             cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         if not cls.kind or cls.__name__.startswith("_"):
@@ -177,32 +213,12 @@ class Part(PydanticModel):
                 settings[path], names[path] = converted, name
         return settings
 
-    @classmethod
-    def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Convert `settings` of an earlier version to those of this version.
-
-        The names `max_…` were `most_…` in version 0.1.0.
-        """
-        return {_new_name(name, cls.model_fields): value for name, value in settings.items()}
-
     def recorded_by(self, schema: int) -> Mapping[str, Any]:
         """Return settings that journals of `schema` do not hold, with values other than the present defaults.
 
         They are what this version must set so that it repeats such a journal.
         """
         return {}
-
-    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-        """Show only the settings that differ from their defaults."""
-        for name, field in type(self).model_fields.items():
-            if not field.repr:
-                continue
-            value = getattr(self, name)
-            if field.is_required() or value != field.get_default(call_default_factory=True):
-                yield name, value
-
-    def __str__(self) -> str:
-        return repr(self)  # pydantic's `__str__` omits the class name
 
     def with_(self, paths: Mapping[str, Any] | None = None, /, **changes: Any) -> Self:
         """Return a copy with changed settings, validated as at construction.
@@ -275,13 +291,7 @@ def part_of(settings: dict[str, Any], base: type[Part] = Part) -> Part:
         raise ValueError(f'settings must be a dict such as {{"kind": "react"}}: got {settings!r}.')
     kind = settings["kind"]
     part = class_of(kind, base)
-    settings = part.migrated(settings)
     return part(**{key: value for key, value in settings.items() if key != "kind"})
-
-
-def _new_name(name: str, fields: Collection[str]) -> str:
-    new = name.replace("most_", "max_", 1)
-    return new if name.startswith("most_") and name not in fields and new in fields else name
 
 
 def class_of(kind: Any, base: type[P]) -> type[P]:
@@ -301,7 +311,9 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
             )
     part = REGISTRY.get(kind) if isinstance(kind, str) else None
     if part is None or not issubclass(part, base):
-        known = {name for name, one in REGISTRY.items() if issubclass(one, base)} | {*offered()} - {*REGISTRY}
+        known = {name for name, one in REGISTRY.items() if issubclass(one, base)}
+        for group, names in BUILT_IN.items():
+            known |= {*offered(group)} - {*REGISTRY} if known & names.keys() else set()
         raise ValueError(
             f"unknown kind {kind!r}; {known_names(kind, sorted(known))}, and those of the modules that you "
             f"import"
@@ -488,6 +500,9 @@ class UserFunction(Part):
         made._function = function
         return made
 
+    def __repr__(self) -> str:
+        return self.name
+
     @property
     def callable(self) -> bool:
         """Whether the function is available. `False` if it was loaded from a file."""
@@ -502,6 +517,27 @@ class UserFunction(Part):
     def parameters(self) -> frozenset[str]:
         """The names of its parameters. Empty if it was loaded from a file."""
         return frozenset(inspect.signature(self._function).parameters) if self._function else frozenset()
+
+    def expect_arguments(self, what: str, count: int, forms: str) -> None:
+        """Check that the function can be called with `count` arguments. One loaded from a file is accepted.
+
+        Args:
+            what: What the function is, such as `evaluator`.
+            count: Number of positional arguments.
+            forms: The accepted signatures.
+
+        Raises:
+            ValueError: If it cannot be called with them.
+        """
+        if self._function is None:
+            return
+        signature = inspect.signature(self._function)
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            raise ValueError(
+                f"{what} {self.name!r} has the wrong arguments: got {signature}.\nIt must be {forms}."
+            ) from None
 
     @property
     def signature(self) -> inspect.Signature:

@@ -33,6 +33,10 @@ Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged
 DECISIONS: tuple[Decision, ...] = get_args(Decision)
 """All decisions."""
 
+STATES = ("question", "proposed", "unreadable", *DECISIONS)
+"""The states of a thought: the last decision, or before it `question` for a root, `unreadable` if its score
+could not be read, else `proposed`. Tables, figures, reports and the explorer use these words."""
+
 END_OF_REPLY = "end of reply"
 """The reason of `complete` if the model ended a reply that continues the path."""
 

@@ -232,6 +232,12 @@ class Rules:
         """
         return None
 
+    def why_ungraded(self, task: Task) -> str:
+        """Why answers to `task` are not graded although their reference is known, and what would grade them.
+        "" without such a reason.
+        """
+        return ""
+
     def credit(self, task: Task, answer: str) -> float | None:
         """Partial credit for `answer`, from 0 to 1, which never counts as solved. `None` without any
         besides `grade`.

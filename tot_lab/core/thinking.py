@@ -167,6 +167,11 @@ class RandomNumbers(Request, frozen=True):
     purpose: str = "search"
     attempt: str = ""
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"A request for random numbers has no {name!r}. Write `random = yield state.random_numbers()`."
+        )
+
 
 class Acts(Request, frozen=True):
     """A request for what a person changes in a search. The strategy receives `None`, or a generator.

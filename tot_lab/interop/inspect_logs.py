@@ -17,6 +17,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from tot_lab._version import __version__
+from tot_lab.analysis.frames import judgement_of
 from tot_lab.core.calls import Call, Reply, is_made, refused
 from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought, describe_stop
 from tot_lab.core.tools import TOOL, asks_no_model, tool_of
@@ -258,8 +259,8 @@ class _Sample:
         for line in sorted(run.lines, key=lambda line: line.t):
             record = line.e
             if isinstance(record, Thought):
-                node = run.tree[record.id]
-                score = "" if node.score is None else f" [{node.score:.2g}]"
+                judged = judgement_of(run.tree[record.id]).score
+                score = "" if judged is None else f" [{judged:.2g}]"
                 name = f"{record.id}{score} {record.text}"
                 yield self._begin(f"{run.id}:{record.id}", span(record.parent), THOUGHT, name, line.t)
                 known.add(record.id)

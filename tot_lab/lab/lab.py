@@ -30,8 +30,9 @@ from tot_lab.lab.lessons import Lessons, LessonsError
 from tot_lab.lab.model_settings import named_model, with_named_models
 from tot_lab.lab.plan_store import PlanStore
 from tot_lab.lab.sweeps.axes import Strategies
+from tot_lab.lab.sweeps.estimates import SweepEstimate, estimate_sweep
 from tot_lab.lab.sweeps.progress import progress
-from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep, SweepEstimate
+from tot_lab.lab.sweeps.sweep import ByWorkers, Sweep
 from tot_lab.models.checking import Check, check
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
@@ -43,11 +44,12 @@ from tot_lab.record.search_notes import SearchNotes
 from tot_lab.record.waiting import notebook_display, show_calls
 from tot_lab.runtime.blocking import blocking
 from tot_lab.runtime.branching import describe_change, doubts_of, source_of
+from tot_lab.runtime.estimates import Estimate
 from tot_lab.runtime.gateway import Gateway
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of
 from tot_lab.runtime.roles import Role, roles_of
-from tot_lab.runtime.runner import Estimate, Execution, Follower, Runner, check_arguments
+from tot_lab.runtime.runner import Execution, Follower, Runner, check_arguments
 from tot_lab.runtime.settings import RunnerSettings
 from tot_lab.runtime.steering import Steering
 from tot_lab.strategies.react import ReAct
@@ -182,15 +184,20 @@ class Lab(NamesNearest):
         return found
 
     async def estimate(
-        self, strategy: Strategy | str | Task, task: Task | None = None, *, repeat: int = 0
+        self,
+        strategy: Strategy | str | Task,
+        task: Task | None = None,
+        *,
+        budget: Budget | None = None,
+        repeat: int = 0,
     ) -> Estimate:
-        """Predict the calls of `strategy` on `task` without sending or recording anything.
+        """Bound what the same `run` would use, without sending or recording anything.
 
         Tools that only compute are carried out.
         """
         strategy, task = self._chosen(strategy, task)
-        check_arguments(strategy, task, None, repeat)
-        return await self.runner.estimate(*self._prepared(strategy, task), repeat=repeat)
+        check_arguments(strategy, task, budget, repeat)
+        return await self.runner.estimate(*self._prepared(strategy, task), repeat=repeat, budget=budget)
 
     async def run(
         self,
@@ -387,9 +394,9 @@ class Lab(NamesNearest):
             name: Name of the folder inside `runs` that holds the journals.
             budget: Limits on each run. The lab's `spend` limits the whole sweep.
             at_once: Concurrent runs. `None` means as many as keep the model busy, at most 128.
-            client: A `dask.distributed.Client` whose workers make the runs. All sweeps on one cluster share
-                the limits of a model, and the journals come back to `runs`. Workers on other machines share
-                replies through the `shared` Redis of a `tl.Cache`. `spend` cannot be used with workers.
+            client: A `dask.distributed.Client` whose workers make the runs, all runs of a task on the same
+                worker. The workers divide `spend` and the limits of each model, and use the lab's cache and
+                `runs` through the client.
 
         Raises:
             asyncio.CancelledError: If the sweep was cancelled.
@@ -422,10 +429,21 @@ class Lab(NamesNearest):
         *,
         name: str = "sweep",
         budget: Budget | None = None,
+        pilot: int = 0,
     ) -> SweepEstimate:
-        """Predict what the same `sweep` would still call, without sending or recording anything."""
+        """Predict what the same `sweep` would still use.
+
+        Args:
+            strategies: As for `sweep`.
+            tasks: As for `sweep`.
+            repeats: As for `sweep`.
+            name: As for `sweep`.
+            budget: As for `sweep`.
+            pilot: Number of tasks, chosen at random, whose first repeat is run now for an expectation with an
+                interval. The sweep does not pay these runs again. With 0, nothing is sent or recorded.
+        """
         sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
-        return await sweep.estimate()
+        return await estimate_sweep(sweep, pilot)
 
     def stream(
         self,

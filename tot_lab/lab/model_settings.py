@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from tot_lab.core.calls import Model
 from tot_lab.core.files import config_folder
-from tot_lab.core.parts import Part, known_names, map_parts
+from tot_lab.core.parts import Part, PydanticModel, known_names, map_parts
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.thinking import Budget
@@ -45,7 +45,7 @@ _OF_A_PROVIDER = ("base_url", "context_window", "api_key_env")
 _SECRET = re.compile(r"(?:key|token|secret|password)s?$", re.IGNORECASE)
 
 
-class ModelSettings(BaseModel):
+class ModelSettings(PydanticModel):
     """A model and the server that offers it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

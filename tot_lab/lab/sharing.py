@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tot_lab.core.calls import Reply
 from tot_lab.models.cache import Cache
-from tot_lab.models.entries import DamagedEntry, Entry, export, packed, reply_in
+from tot_lab.models.entries import DamagedEntry, Entry, export, packed, stored_in
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 from tot_lab.record.run import Run, replies_of
 from tot_lab.runtime.replay import requests_of
@@ -33,6 +33,25 @@ class CacheContents(NamedTuple):
     stores: int
     size: int
     cost: float | None
+
+
+class ExportedCalls(NamedTuple):
+    """What `export_calls` wrote.
+
+    Attributes:
+        calls: Number of calls in the file.
+        runs: Number of runs.
+        lost: Ids of the runs with calls of real models that are not in the cache, with their number.
+        failed: Number of failed calls, which are only in the journals.
+        uncached: Number of calls that are never cached, such as those of simulated models in a lab without a
+            cache and of tools with effects.
+    """
+
+    calls: int
+    runs: int
+    lost: dict[str, int]
+    failed: int
+    uncached: int
 
 
 def replies_by_key(runs: Iterable[Run]) -> dict[str, list[Reply]]:
@@ -63,37 +82,44 @@ def contents_of(cache: Cache) -> CacheContents:
     )
 
 
-def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache) -> int:
+def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache) -> ExportedCalls:
     """Write the calls of `runs` and the replies that they received to one file.
 
-    Failed calls are only in the journals of the runs.
-
     Returns:
-        The number of calls.
+        What the file contains and what it lacks.
 
     Raises:
-        CacheError: If the reply of a real model is not in the cache, or if a call had different replies in
-            two runs.
-        ValueError: If no call of `runs` was cached. No file is written.
+        CacheError: If a call had different replies in two runs.
+        ValueError: If no call of `runs` is in the cache. No file is written.
     """
-    real = {request.key for run in runs for _, request, is_real in requests_of(run) if is_real}
-    entries: dict[str, Entry] = {}
-    for key, replies in replies_by_key(runs).items():
-        entry = cache.entry(key, replies)
-        if entry is None and key not in real:
-            continue  # calls that are never cached, such as those of a tool with effects
-        if len(replies) > 1:
-            raise CacheError(f"Call {key[:12]}… had different replies in these runs. Export two files.")
-        if entry is None:
-            raise CacheError(f"Call {key[:12]}… of these runs is not in the cache {cache.path}.")
-        entries[key] = entry
-    if not entries:
+    entries: dict[str, Entry | None] = {}
+    first: dict[str, tuple[Reply, Run]] = {}
+    lost: Counter[str] = Counter()
+    failed = uncached = 0
+    for run in runs:
+        replies = replies_of(run.lines)
+        failed += sum(reply.error is not None for reply in replies.values())
+        for position, request, is_real in requests_of(run):
+            key, reply = request.key, replies[position]
+            known, other = first.setdefault(key, (reply, run))
+            if key not in entries:
+                entries[key] = cache.entry(key, [reply])
+            if entries[key] is None:
+                lost[run.id] += is_real
+                uncached += not is_real
+            elif known != reply:
+                raise CacheError(
+                    f"Call {key[:12]}… had different replies in the runs {other.id} and {run.id}. Export "
+                    f"them to two files."
+                )
+    held = {key: entry for key, entry in entries.items() if entry is not None}
+    if not held:
         raise ValueError(
-            "Nothing to export: no call of these runs was cached. Calls of simulated models never are, "
-            "unless the lab was given a cache."
+            f"Nothing to export: no call of these runs is in the cache {cache.path}. Calls of simulated "
+            f"models never are, unless the lab was given a cache."
         )
-    export(path, entries.items(), [run.id for run in runs])
-    return len(entries)
+    export(path, held.items(), [run.id for run in runs])
+    return ExportedCalls(len(held), len(runs), dict(+lost), failed, uncached)
 
 
 def import_calls(cache: Cache, other: Cache) -> tuple[int, int]:
@@ -157,6 +183,6 @@ def _is_kept(store: Store, key: str, kept: dict[str, list[Reply]]) -> bool:
         return True  # written by another program
     data = store.get(key) if key in kept else None
     try:
-        return data is not None and reply_in(key, data) in kept[key]
+        return data is not None and stored_in(key, data).reply in kept[key]
     except DamagedEntry:
         return False

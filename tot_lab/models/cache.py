@@ -5,8 +5,6 @@ valid. Errors are never stored. The first reply to a call is kept: a later one d
 `refresh` writes new replies to a new store.
 
     folder/1, folder/2, …    the stores, each a `Store`; the newest reply is read first
-    folder/outbox            entries that could not be sent to the `shared` cache yet
-    folder/id                distinguishes this folder, for dask workers, from another at the same path
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
@@ -29,9 +28,9 @@ from tot_lab._version import __version__
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.files import data_folder
 from tot_lab.core.reading.values import common_length
-from tot_lab.models.entries import DamagedEntry, Entry, Exported, packed, reply_in, unpacked
+from tot_lab.models.entries import DamagedEntry, Entry, Exported, Stored, packed, stored_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences
-from tot_lab.models.redis_store import RedisStore, RedisUnavailable
+from tot_lab.models.served_weights import UNASKED, ServedWeights, Weights, disagreements
 from tot_lab.models.stack import Backend
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 
@@ -44,6 +43,7 @@ the model, and an unknown call is an error.
 """
 
 MODES: tuple[Mode, ...] = get_args(Mode)
+_UNKNOWN: Weights = {}
 
 
 class CacheMiss(CacheError):
@@ -61,49 +61,18 @@ class Readable(Protocol):
 class Cache:
     """Cached replies: a folder that grows, or an exported file, which is read-only.
 
-    With a shared Redis, the folder is read first, entries that it lacks are fetched from the Redis and kept
-    here too, and a reply is written to both. If two hosts make the same call at once, both continue with the
-    first reply. If the Redis cannot be reached, a search continues with the folder alone and warns: a call
-    may then be paid once per host, and the replies are sent to the Redis later.
-
     Args:
         path: A folder, or a `.jsonl.gz` file that `tot-lab cache export` wrote. `None` means
             `$TOT_LAB_CACHE`, or `tot_lab/calls` in the user's data folder.
         create: Whether to create a missing folder.
-        shared: URL of a Redis (`redis://:password@host:6379/0`, `rediss://…`) in which several machines share
-            their replies. Requires `pip install 'tot-lab[redis]'`.
-        allow_unavailable: Whether a Redis that cannot be reached now is accepted.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        create: bool = True,
-        shared: str | None = None,
-        allow_unavailable: bool = False,
-    ) -> None:
-        if isinstance(path, str) and path.startswith(("redis://", "rediss://")):
-            raise ValueError(
-                "path must be a folder: got the URL of a Redis. Use tl.Cache(folder, shared=url)."
-            )
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
         self.path = default_folder() if path is None else Path(path)
         self.stores: list[Readable] = []
-        """Where replies are looked up on this machine, newest first."""
+        """Where replies are looked up, newest first."""
         self.newest: Store | None = None
-        self.shared = (
-            None
-            if shared is None
-            else RedisStore(
-                shared, self.path / "outbox" if create else None, allow_unavailable=allow_unavailable
-            )
-        )
-        """The Redis server, which is used last."""
         if self.path.is_file() or self.path.suffix == ".gz":
-            if shared is not None:
-                raise ValueError(
-                    f"shared= requires a folder: got {self.path}, an exported file, which cannot be written."
-                )
             self.stores = [Exported(self.path)]
             return
         numbers = sorted(int(file.parent.name) for file in self.path.glob("*/cache.db") if _numbered(file))
@@ -121,11 +90,6 @@ class Cache:
             raise CacheError(
                 f"{self.path}: an exported file cannot be written. Import it into a folder first."
             )
-        if self.shared is not None:
-            raise CacheError(
-                f"{self.shared.address}: a shared cache keeps the first replies and cannot be refreshed. Use "
-                f"another database number (…/1) and another folder."
-            )
         number = int(self.newest.folder.name)
         made = False
         while not made:
@@ -139,19 +103,24 @@ class Cache:
                 raise CacheError(f"{self.path}: the cache cannot be written: {error.strerror}") from error
         fresh = object.__new__(Cache)
         fresh.path = self.path
-        fresh.shared = None
         fresh.newest = self.newest = Store(self.path / str(number))
         fresh.stores = [fresh.newest]
         self.stores.insert(0, fresh.newest)
         return fresh
 
     def _entries_under(self, key: str) -> Iterator[bytes]:
-        """Yield what is stored under `key`: newest first, then the shared entry."""
+        """Yield what is stored under `key`, newest first."""
         for store in self.stores:
             if (data := store.get(key)) is not None:
                 yield data
-        if self.shared is not None and (data := self.shared.get(key)) is not None:
-            yield data
+
+    def stored(self, key: str, weights: Weights = _UNKNOWN) -> tuple[bytes, Stored] | None:
+        """Return the newest entry under `key` whose weights agree with `weights`, as bytes and decoded."""
+        for data in self._entries_under(key):
+            stored = stored_in(key, data)
+            if not disagreements(weights, stored.weights):
+                return data, stored
+        return None
 
     def reply(self, key: str) -> Reply | None:
         """Return the cached reply under `key`, or `None`. Raises `CacheError` if the entry is not valid."""
@@ -160,24 +129,19 @@ class Cache:
     def replies(self, key: str) -> Iterator[Reply]:
         """Yield all cached replies under `key`, newest first."""
         for data in self._entries_under(key):
-            yield reply_in(key, data)
+            yield stored_in(key, data).reply
 
-    async def find(self, key: str) -> Reply | None:
-        """Return the reply as `reply` does, without blocking the event loop. A shared entry is also kept
-        here.
-        """
+    async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | None:
+        """Return what `stored` does, decoded. A worker of a distributed sweep asks another process for it."""
+        found = self.stored(key, weights)
+        return found and found[1]
+
+    def other_weights(self, key: str, weights: Weights) -> list[str]:
+        """Describe how the weights of an entry on this machine differ from `weights`; [] if all agree."""
         for store in self.stores:
-            if (data := store.get(key)) is not None:
-                return reply_in(key, data)
-        if self.shared is None:
-            return None
-        data = await asyncio.wrap_future(self.shared.fetch(key))
-        if data is None:
-            return None
-        entry = unpacked(key, data)  # validated, since others write there
-        if self.newest is not None:
-            self.newest.put(key, data)
-        return entry.reply
+            if found := _other_weights_in(store, key, weights):
+                return found
+        return []
 
     def entry(self, key: str, replies: Sequence[Reply] = ()) -> Entry | None:
         """Return the entry under `key` whose reply is in `replies`, or else the newest one."""
@@ -185,39 +149,34 @@ class Cache:
         return next((entry for entry in found if entry.reply in replies), found[0] if found else None)
 
     def put(self, key: str, data: bytes, *, replace: bool = False) -> Future[bool]:
-        """Store the bytes of an entry; see `Store.put`.
+        """Store the bytes of an entry; see `Store.put`."""
+        if self.newest is None:
+            raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
+        return self.newest.put(key, data, replace=replace)
 
-        With a shared cache it is offered there first, and the entry that is there afterwards is kept here.
-        The future fails with `RedisUnavailable` if the entry could only be kept here.
+    def keep(
+        self, key: str, data: bytes, weights: Weights = _UNKNOWN, *, replace: bool = False
+    ) -> asyncio.Future[bool]:
+        """Store the bytes of an entry as `put` does, for the running event loop. A reply of other weights
+        stays: the new one is written to another store.
         """
         if self.newest is None:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
-        if self.shared is None:
-            return self.newest.put(key, data, replace=replace)
-        newest = self.newest
-        done: Future[bool] = Future()
-        done.set_running_or_notify_cancel()
+        try:
+            return self._store_for(key, weights).keep(key, data, replace=replace)
+        except CacheError as error:  # a further store cannot be made
+            failed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            failed.set_exception(error)
+            return failed
 
-        def keep_here(offered: Future[bytes]) -> None:
-            away = offered.exception()
-            first = data if away else offered.result()
-            kept = newest.put(key, first, replace=replace or first is not data)
-            kept.add_done_callback(lambda kept: settle(away or kept.exception(), first is data))
-
-        def settle(failure: BaseException | None, taken: bool) -> None:
-            if failure is None:
-                done.set_result(taken)
-            else:
-                done.set_exception(failure)
-
-        self.shared.offer(key, data, replace=replace).add_done_callback(keep_here)
-        return done
-
-    def keep(self, key: str, data: bytes) -> asyncio.Future[bool]:
-        """Store the bytes of an entry as `put` does, for the running event loop."""
-        if self.newest is not None and self.shared is None:
-            return self.newest.keep(key, data)
-        return asyncio.wrap_future(self.put(key, data))
+    def _store_for(self, key: str, weights: Weights) -> Store:
+        """Return the newest store that holds no reply of other weights under `key`, or a new one."""
+        assert self.newest is not None
+        for store in self.stores:
+            if isinstance(store, Store) and not (weights and _other_weights_in(store, key, weights)):
+                return store
+        self.renewed()
+        return self.newest
 
     def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
         """Yield every entry with its key, newest store first. An invalid one is replaced by its error."""
@@ -258,17 +217,41 @@ class Cache:
                 best = (rank, key, entry)
         return None if best is None else best[1:]
 
+    async def explain_miss(self, call: Call, request: Request) -> str:
+        """Return why `call` cannot be answered: how the most similar entry differs from it."""
+        lines = [
+            f"replay: the {call.purpose} call at node {call.node}, sample {call.sample_index}, "
+            f"is not in {self.path}."
+        ]
+        nearest = self.nearest(request)
+        if nearest is None:
+            lines.append("The cache is empty.")
+        else:
+            key, entry = nearest
+            lines.append(f"The most similar entry is {key[:12]}…. It differs in:")
+            lines += [f"  {difference}" for difference in differences(request, entry.request)]
+            if entry.request.messages != request.messages:
+                lines.append(f"  prompt: {_where(_prompt(request), _prompt(entry.request))}")
+        how = "omit cache= and mode=" if self.path.is_file() else 'pass mode="auto"'
+        lines.append(f"To call the model: {how}.")
+        return "\n".join(lines)
+
     def __repr__(self) -> str:
-        shared = "" if self.shared is None else f", shared at {self.shared.address}"
-        return f"<Cache {self.path}: {sum(map(len, self.stores))} calls{shared}>"
+        return f"<Cache {self.path}: {sum(map(len, self.stores))} calls>"
 
     def close(self) -> None:
         """Write pending entries and close the files."""
-        if self.shared is not None:
-            self.shared.close()
         for store in self.stores:
             if isinstance(store, Store):
                 store.close()
+
+
+def _other_weights_in(store: Readable, key: str, weights: Weights) -> list[str]:
+    """Describe how the weights of the entry under `key` differ from `weights`; [] without an entry."""
+    with suppress(CacheError):
+        if (data := store.get(key)) is not None:
+            return disagreements(weights, stored_in(key, data).weights)
+    return []
 
 
 def default_folder() -> Path:
@@ -288,13 +271,25 @@ class Cached:
         cache: The cache.
         request: Returns the cache request of a call.
         mode: See `Mode`, except `off`.
+        weights: Returns the weights that the server reports.
     """
 
-    def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request], mode: Mode) -> None:
+    def __init__(
+        self,
+        inner: Backend,
+        cache: Cache,
+        request: Callable[[Call], Request],
+        mode: Mode,
+        weights: ServedWeights = UNASKED,
+    ) -> None:
         self.inner = inner
         self.cache = cache
         self.request = request
         self.mode = mode
+        self.weights = weights
+        self._assumed: Weights = {}
+        """Those of the first reply, while no server reports any: replies of several are not mixed."""
+        self._has_warned = False
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to the one call of `calls`.
@@ -307,24 +302,45 @@ class Cached:
         request = self.request(call)
         key = request.key
         try:
-            known = await self.cache.find(key)
-        except (DamagedEntry, RedisUnavailable) as error:
+            known = await self._known(key)
+        except DamagedEntry as error:
             if self.mode == "replay":
                 raise
-            observer.note(
-                "call.damaged" if isinstance(error, DamagedEntry) else "call.unshared",
-                entry=key,
-                error=str(error),
-            )
+            observer.note("call.damaged", entry=key, error=str(error))
             warnings.warn(f"{error}. The model is called again.", RuntimeWarning, stacklevel=2)
             known = None
         if known is not None:
             observer.paid = 0.0
             observer.note("call.cached")
-            return [known]
+            return [known.reply]
         if self.mode == "replay":
-            raise CacheMiss(_describe_miss(self.cache, call, request))
+            raise CacheMiss(await self.cache.explain_miss(call, request))
         return await self.inner.answer(calls, observer)
+
+    async def _known(self, key: str) -> Stored | None:
+        """Return the entry under `key` of the weights that the server has, or, if it reports none, of those
+        that the first reply had. Warns if there are entries of others.
+        """
+        reported = await self.weights.now()
+        meant = reported or self._assumed
+        found = await self.cache.find(key, meant)
+        several = found is None or len(self.cache.stores) > 1
+        if found is None and not reported:
+            found = await self.cache.find(key)
+        if not reported and found is not None:
+            self._assumed = meant = meant or found.weights
+        if self._has_warned or not (meant and several):
+            return found
+        if differences := self.cache.other_weights(key, meant):
+            self._has_warned = True
+            which = "The server's are" if reported else "Those of the newest reply are"
+            warnings.warn(
+                f"{self.cache.path}: replies of other weights under the same name: got "
+                f"{', '.join(differences)}. {which} used. Set `revision` of the model to keep them apart.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return found
 
 
 class StoreReplies:
@@ -334,10 +350,17 @@ class StoreReplies:
     another process stored a reply first, that one is returned.
     """
 
-    def __init__(self, inner: Backend, cache: Cache, request: Callable[[Call], Request]) -> None:
+    def __init__(
+        self,
+        inner: Backend,
+        cache: Cache,
+        request: Callable[[Call], Request],
+        weights: ServedWeights = UNASKED,
+    ) -> None:
         self.inner = inner
         self.cache = cache
         self.request = request
+        self.weights = weights
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies as the cache holds them from now on."""
@@ -346,57 +369,39 @@ class StoreReplies:
         if any(reply.error is None for reply in replies):
             observer.note("call.answered")
         seconds = time.perf_counter() - began
+        weights = await self.weights.now()
         waiting: list[tuple[int, str, bytes, asyncio.Future[bool]]] = []
         for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):
             if reply.error is None:
                 request = self.request(call)
                 key = request.key
                 stored, versions = _in_iso_format(int(time.time())), _versions("litellm" in sys.modules)
-                data = packed(Entry(SCHEMA, request, reply, seconds, stored, versions))
-                waiting.append((place, key, data, self.cache.keep(key, data)))
+                data = packed(Entry(SCHEMA, request, reply, seconds, stored, versions, weights))
+                waiting.append((place, key, data, self.cache.keep(key, data, weights)))
         for place, key, data, done in waiting:
             try:
                 if not await done:
-                    replies[place] = await self._first(key, data) or replies[place]
+                    replies[place] = await self._first(key, data, weights) or replies[place]
             except (OSError, CacheError) as error:
-                observer.note(
-                    "call.unshared" if isinstance(error, RedisUnavailable) else "call.unstored",
-                    error=str(error),
-                )
-                where = "on this disk only" if isinstance(error, RedisUnavailable) else "in the run only"
+                observer.note("call.unstored", error=str(error))
                 warnings.warn(
-                    f"A reply could not be cached ({error}). The run continues; the reply is {where}.",
+                    f"A reply could not be cached ({error}). The run continues, and the reply is in the run "
+                    f"only.",
                     RuntimeWarning,
                     stacklevel=2,
                 )
         return replies
 
-    async def _first(self, key: str, data: bytes) -> Reply | None:
-        """Return the reply that was stored first, or `None` if it was damaged and has been replaced."""
+    async def _first(self, key: str, data: bytes, weights: Weights) -> Reply | None:
+        """Return the reply of these weights that was stored first, or `None` if it was damaged and has been
+        replaced.
+        """
         try:
-            return self.cache.reply(key)
+            first = await self.cache.find(key, weights)
+            return None if first is None else first.reply
         except DamagedEntry:
-            await asyncio.wrap_future(self.cache.put(key, data, replace=True))
+            await self.cache.keep(key, data, replace=True)
             return None
-
-
-def _describe_miss(cache: Cache, call: Call, request: Request) -> str:
-    lines = [
-        f"replay: the {call.purpose} call at node {call.node}, sample {call.sample_index}, "
-        f"is not in {cache.path}."
-    ]
-    nearest = cache.nearest(request)
-    if nearest is None:
-        lines.append("The cache is empty.")
-    else:
-        key, entry = nearest
-        lines.append(f"The most similar entry is {key[:12]}…. It differs in:")
-        lines += [f"  {difference}" for difference in differences(request, entry.request)]
-        if entry.request.messages != request.messages:
-            lines.append(f"  prompt: {_where(_prompt(request), _prompt(entry.request))}")
-    how = "omit cache= and mode=" if cache.path.is_file() else 'pass mode="auto"'
-    lines.append(f"To call the model: {how}.")
-    return "\n".join(lines)
 
 
 def _numbered(file: Path) -> bool:

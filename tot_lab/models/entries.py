@@ -35,6 +35,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
         seconds: Time until the reply, including queueing.
         stored: Time of storage, ISO 8601 in UTC.
         versions: Versions of tot_lab, Python, and litellm if it was used.
+        weights: What the server reported about its weights.
     """
 
     schema: int
@@ -43,17 +44,19 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float
     stored: str
     versions: dict[str, str]
+    weights: dict[str, str] = {}
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True):
     """The part of an entry that a cache hit needs."""
 
     schema: int
     reply: Reply
+    weights: dict[str, str] = {}
 
 
 _entry_of = msgspec.json.Decoder(Entry).decode
-_answer_of = msgspec.json.Decoder(_Answer).decode
+_answer_of = msgspec.json.Decoder(Stored).decode
 _encoded = msgspec.json.Encoder().encode
 _CHECKSUM = 4  # bytes; detects damage, while the key protects against a wrong request
 
@@ -77,12 +80,12 @@ def unpacked(key: str, data: bytes) -> Entry:
     return entry
 
 
-def reply_in(key: str, data: bytes) -> Reply:
-    """Return the reply of the entry in `data`. Raises `DamagedEntry`, except that the request is not
-    checked.
+def stored_in(key: str, data: bytes) -> Stored:
+    """Return what a cache hit needs of the entry in `data`. Raises `DamagedEntry`, except that the request is
+    not checked.
     """
-    answer: _Answer = _checked(key, data, _answer_of)
-    return answer.reply
+    stored: Stored = _checked(key, data, _answer_of)
+    return stored
 
 
 def _checked(key: str, data: bytes, decode: Callable[[Any], Any]) -> Any:

@@ -1,19 +1,17 @@
 """Rate limits of endpoints: the run that began first is served first.
 
 All labs of a process that use one endpoint with the same limits share a rate limiter. An endpoint without a
-`concurrency` gets one that finds it (`AdaptiveLimiter`). All sweeps on one dask cluster share one, too, whose
-workers install their own (`make_limiters`); there `FIXED` replaces a missing setting. A waiting call records
-`call.queued`, and its timeout starts when it is sent.
+`concurrency` gets one that finds it (`AdaptiveLimiter`). Each worker of a distributed sweep keeps a part of
+each limit (`divide_limits`). A waiting call records `call.queued`, and its timeout starts when it is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
@@ -24,9 +22,6 @@ from tot_lab.models.adaptive import AdaptiveLimit
 from tot_lab.models.stack import Backend, Endpoint, Failure, Listening, queue_position
 
 MINUTE = 60.0
-
-FIXED = 64
-"""Concurrent requests to an endpoint without a limit where it is not adaptive: on a dask cluster."""
 
 FEW, PATIENCE = 8, 10.0
 """A warning says when refusals keep the limit below so many requests for so many seconds."""
@@ -49,7 +44,7 @@ class RateLimiter:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.concurrency = FIXED if limits.concurrency is None else limits.concurrency
+        self.concurrency = limits.concurrency or 1
         self.counts = limits.requests_per_minute is not None or limits.tokens_per_minute is not None
         self.under_way = 0
         self.waiting: list[tuple[tuple[int, int], int, asyncio.Future[None]]] = []  # a heap
@@ -79,10 +74,6 @@ class RateLimiter:
         """End a request."""
         self.under_way -= 1
         self._admit_next()
-
-    async def left(self, calls: Sequence[Call], replies: Sequence[Reply], seconds: float) -> None:
-        """End the request for `calls` after `seconds`. `replies` is empty if it was cancelled."""
-        self.leave()
 
     def _let_in(self, tokens: int) -> None:
         self.under_way += 1
@@ -210,18 +201,22 @@ class AdaptiveLimiter(RateLimiter):
 
 
 _LIMITERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Limits, RateLimiter]] = WeakKeyDictionary()
-_MAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[Limits], RateLimiter]] = WeakKeyDictionary()
+_DIVIDED: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[int, int]] = WeakKeyDictionary()
 
 
-def make_limiters(make: Callable[[Limits], RateLimiter]) -> None:
-    """Let `make` create the rate limiters of endpoints in this event loop."""
-    _MAKERS[asyncio.get_running_loop()] = make
+def divide_limits(place: int, of: int) -> None:
+    """Keep only one of `of` parts of each limit in this event loop. The parts add up to the limit, as long as
+    it is at least `of`.
+    """
+    _DIVIDED[asyncio.get_running_loop()] = place, of
 
 
 def limits_of(endpoint: Endpoint) -> Limits:
-    """Return the limits of `endpoint`."""
+    """Return the limits of `endpoint` in this event loop."""
+    place, of = _DIVIDED.get(asyncio.get_running_loop(), (0, 1))
+    limits = endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     return Limits(
-        endpoint.address, endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
+        endpoint.address, *[None if limit is None else max(1, (limit + place) // of) for limit in limits]
     )
 
 
@@ -231,8 +226,7 @@ def limiter_of(endpoint: Endpoint) -> RateLimiter:
     loop = asyncio.get_running_loop()
     limiters = _LIMITERS.setdefault(loop, {})
     if limits not in limiters:
-        own = AdaptiveLimiter if endpoint.concurrency is None else RateLimiter
-        limiters[limits] = _MAKERS.get(loop, own)(limits)
+        limiters[limits] = (AdaptiveLimiter if endpoint.concurrency is None else RateLimiter)(limits)
     return limiters[limits]
 
 
@@ -272,8 +266,6 @@ class Limited(_UsesLimiter):
             await self.endpoint.ready()
             tokens = self.endpoint.need(calls).tokens
         await limiter.enter(tokens, observer)
-        began = time.monotonic()
-        replies: Sequence[Reply] = ()
         times_sent = count()
 
         def hear(name: str, data: dict[str, Any]) -> None:
@@ -281,12 +273,9 @@ class Limited(_UsesLimiter):
                 limiter.count(tokens)
 
         try:
-            replies = await self.inner.answer(
-                calls, Listening(observer, hear) if limiter.counts else observer
-            )
-            return replies
+            return await self.inner.answer(calls, Listening(observer, hear) if limiter.counts else observer)
         finally:
-            await limiter.left(calls, replies, time.monotonic() - began)
+            limiter.leave()
 
 
 class Measured(_UsesLimiter):

@@ -1,7 +1,8 @@
 """The layer that checks and loads what an endpoint needs before the first request.
 
 A missing key or a server that does not answer is found before anything is loaded, so the first call fails at
-once and says how to fix it, and a warning says so once per lab. Every later call is checked until one passes.
+once and says how to fix it. A warning says so once per lab, in the second lab of a process too. Every later
+call is checked until one passes.
 
 Loading does not count towards the timeout of a call. Importing litellm takes seconds and loading local
 weights takes longer; a call that waits for either is queued, and its timeout starts when it is sent. Loading
@@ -30,13 +31,19 @@ _ASKING = 2.0
 
 
 class Ready:
-    """The layer that calls an endpoint once it is loaded."""
+    """The layer that calls an endpoint once it is loaded.
 
-    def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
+    Args:
+        inner: The next layer.
+        endpoint: The endpoint.
+        warned: Problems that the lab has warned of.
+    """
+
+    def __init__(self, inner: Backend, endpoint: Endpoint, warned: set[str]) -> None:
         self.inner = inner
         self.endpoint = endpoint
+        self._warned = warned
         self._is_reachable = False
-        self._has_warned = False
         self._about: dict[str, str] | None = None
         self._checks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
@@ -46,10 +53,12 @@ class Ready:
             observer.note("call.queued")
         if not self._is_reachable and (problem := await self._problem()) is not None:
             observer.note("call.not_sent")
-            if not self._has_warned:
-                self._has_warned = True
-                warnings.warn(f"{problem}. No call to {self.endpoint.name} was sent.", stacklevel=2)
-            return [Reply(error=f"{problem}.") for _ in calls]
+            if problem not in self._warned:
+                self._warned.add(problem)
+                text = f"{problem}. No call to {self.endpoint.name} was sent."
+                # Without a registry, Python shows the same warning of another lab again.
+                warnings.warn_explicit(text, UserWarning, "tot_lab", 1)
+            return [Reply(error=f"{problem}.", sent=False) for _ in calls]
         if not self.endpoint.is_ready:
             loading = asyncio.timeout(LOADING)
             try:

@@ -24,7 +24,7 @@ from tot_lab.models.chat.replies import Answers, Choice, usd
 from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.connections import body_of
 from tot_lab.models.openai_compatible.answers import Usage, page_of, usage_of
-from tot_lab.models.stack import Failure
+from tot_lab.models.stack import NO_SERVER, Failure
 
 
 class Solution(NamedTuple):
@@ -335,7 +335,7 @@ class _TEI(RewardServer):
             status, page = await self.look("/info")
         except Failure as failure:
             refused = failure.connection_failed
-            return f"No server answers at {self.address} for {self.name}" if refused else None
+            return NO_SERVER.format(self.address, self.name, "base_url") if refused else None
         served = page.get("model_id") if status == 200 and isinstance(page, dict) else None
         if served is None or self.model in (served, page.get("served_model_name")):
             return None

@@ -57,6 +57,9 @@ UNLISTED = "not answered as a list"
 of them a request of its own, since only one of them may be at fault."""
 
 
+NO_SERVER = "No server answers at {} for {}. Start it, or set {} of the model"
+"""Problem of an endpoint (`Endpoint.problem`): the address, the model, and the setting with the address."""
+
 RUN_NUMBER: ContextVar[int] = ContextVar("tot_lab_run_number", default=0)
 """Number of the run that the current task works for, counted from 1 in the order in which runs begin."""
 
@@ -302,6 +305,12 @@ class Endpoint(Part):
     async def about(self) -> dict[str, str]:
         """Return what the server reports about itself and its weights, such as its version. May raise
         `Failure`.
+        """
+        return {}
+
+    async def served_weights(self) -> dict[str, str]:
+        """Return what the server reports about the weights behind the model's name, {} if they are part of
+        its identity. May raise `Failure`.
         """
         return {}
 

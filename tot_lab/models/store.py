@@ -351,13 +351,13 @@ class Store:
         self._submit()
         return done
 
-    def keep(self, key: str, value: bytes) -> asyncio.Future[bool]:
+    def keep(self, key: str, value: bytes, *, replace: bool = False) -> asyncio.Future[bool]:
         """Store `value` as `put` does, for the running event loop. What is kept in one iteration of the loop
         is written in one commit.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
-        self._enqueue(_Write(key, value, False, done))
+        self._enqueue(_Write(key, value, replace, done))
         if self._scheduled_in is not loop:
             self._scheduled_in = loop
             loop.call_soon(self._submit)

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from tot_lab.core.attach import nearest
-from tot_lab.core.files import open_regular
+from tot_lab.core.files import files_below, open_regular
 from tot_lab.core.parquet import MAGIC, parquet_footer
 from tot_lab.core.registry import built_in, load_installed, offered
 from tot_lab.record.journal import JournalError
@@ -69,8 +69,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         runs = tl.load("gpt-4_0.7_propose1_value3_greedy5_start900_end1000.json")
 
     Nothing in a file is executed or imported. An unfinished journal is read up to its last whole line.
-    Installed packages may add importers of other logs. In a folder, the files that end in `.jsonl`, `.json`,
-    `.eval` and `.parquet` are read, the empty ones excepted.
+    Installed packages may add importers of other logs. In a folder and the folders in it, such as those of
+    sweeps, the files that end in `.jsonl`, `.json`, `.eval` and `.parquet` are read, the empty ones excepted.
 
     Raises:
         OSError: If the file cannot be opened, or the folder contains no file that an importer recognises.
@@ -86,11 +86,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     tried = []
     head = _head(_existing(Path(path)))
     for name, importer in _importers():
-        if importer.recognises(head):
+        if _recognises(name, importer, head):
             try:
-                return importer.read(path)
+                loaded = importer.read(path)
             except RecursionError:
                 raise JournalError(f"{path}: its values are nested too deeply.") from None
+            runs = loaded if isinstance(loaded, list) else [loaded]
+            if not all(isinstance(run, Run) for run in runs):
+                raise TypeError(
+                    f"{path}: the importer {name!r} must return a Run or a list of Runs: got {loaded!r:.80}."
+                )
+            return loaded
         tried.append(f"{name} expects {getattr(importer, 'expects', 'another beginning')}")
     if Path(path).suffix.lower() not in ENDINGS:
         raise JournalError(
@@ -100,7 +106,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     try:  # a file that is almost a journal or a published log has an error of its own
         return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)
     except JournalError as error:
-        raise JournalError(f"{error}. No importer recognises the file: {'; '.join(tried)}.") from None
+        raise JournalError(
+            f"{error}. No importer recognises the file: {'; '.join(tried)}. "
+            "tl.read_nodes makes a run of a table of nodes."
+        ) from None
 
 
 def _existing(path: Path) -> Path:
@@ -114,15 +123,23 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _load_folder(folder: Path) -> list[Run]:
+def run_files(folder: Path, endings: Collection[str] = ENDINGS) -> list[Path]:
+    """Return the files of runs in a folder and the folders in it, as `load` reads them.
+
+    Raises:
+        FileNotFoundError: If the folder has no such file.
+
+    Warns:
+        UserWarning: If there are others with these endings.
+    """
     files, others = list[Path](), list[Path]()
-    for file in sorted(folder.iterdir()):
-        if file.suffix not in ENDINGS or file.name.endswith("marks.json") or not file.is_file():
+    for file in files_below(folder):
+        if file.suffix not in endings or file.name.endswith("marks.json") or not file.is_file():
             continue
         if head := _head(file):
-            known = any(importer.recognises(head) for _, importer in _importers())
+            known = any(_recognises(name, importer, head) for name, importer in _importers())
             (files if known else others).append(file)
-    names = ", ".join(file.name for file in others[:5])
+    names = ", ".join(str(file.relative_to(folder)) for file in others[:5])
     if not files:
         found = f"No importer recognises {names}" if others else f"Runs are NAME{', NAME'.join(ENDINGS)}"
         raise FileNotFoundError(f"{folder}: no run in this folder. {found}.")
@@ -130,9 +147,14 @@ def _load_folder(folder: Path) -> list[Run]:
         warnings.warn(
             f"{folder}: {len(others)} of {len(others) + len(files)} files are not runs: {names}",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
+    return files
+
+
+def _load_folder(folder: Path) -> list[Run]:
     runs: list[Run] = []
+    files = run_files(folder)
     for file in with_progress(files, f"loading {folder}", len(files)):
         loaded: Run | list[Run] = load(file)
         runs += loaded if isinstance(loaded, list) else [loaded]
@@ -143,6 +165,15 @@ def _head(path: str | os.PathLike[str]) -> bytes:
     with open_regular(path) as file:
         head = file.read(HEAD).removeprefix(b"\xef\xbb\xbf")  # of tools on Windows
     return MAGIC + parquet_footer(Path(path), HEAD) if head.startswith(MAGIC) else head
+
+
+def _recognises(name: str, importer: Importer, head: bytes) -> bool:
+    try:
+        return importer.recognises(head)
+    except Exception as error:
+        raise RuntimeError(
+            f"The importer {name!r} failed to recognise a file: got {type(error).__name__}: {error}."
+        ) from error
 
 
 def _importers() -> Iterator[tuple[str, Importer]]:

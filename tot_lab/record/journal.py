@@ -29,11 +29,9 @@ from tot_lab.core.records import Ended, Line
 from tot_lab.record.edits import Branched
 
 SCHEMA = 4
-"""1: flat settings of tree search. 2: settings of tree search as axes. 3: notes about the levels of a tree
-search are not recorded (`search_notes.py`). 4: thoughts with equal prompts have different sample indices.
-
-Older files are read as if they had been written today: renamed values here (`_renamed`), renamed settings by
-`Part.migrated` of each strategy and search, and replay.py in runtime matches their calls."""
+"""The format of journals. Since 4, thoughts with equal prompts have different sample indices. Files of schema
+3 are read too."""
+_OLDEST = 3
 
 
 class Header(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -127,7 +125,6 @@ def _scalar(value: Any) -> Any:
 
 encoder = msgspec.json.Encoder(enc_hook=_scalar)
 line_decoder = msgspec.json.Decoder(Line)
-_RENAMED = {b'"what":"solution"': b'"what":"answer"', b'"reason":"unread"': b'"reason":"unreadable"'}
 _header_decoder = msgspec.json.Decoder(Header)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -186,11 +183,11 @@ def parse_journal(data: bytes, path: str | os.PathLike[str]) -> tuple[Header, li
             if found.end() < len(left) and _is_verified(left[: found.end()]):
                 raise _changed(path, len(texts) + 2, left)
     try:
-        return header, line_decoder.decode_lines(_renamed(data[first:end])), end
+        return header, line_decoder.decode_lines(data[first:end]), end
     except _UNREADABLE:
         for number, text in enumerate(texts, 2):
             try:
-                line_decoder.decode(_renamed(text))
+                line_decoder.decode(text)
             except _UNREADABLE as error:
                 raise JournalError(f"{path}, line {number}: {error}") from None
         raise
@@ -214,30 +211,20 @@ def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
     return header, ended if isinstance(ended, Ended) else None
 
 
-def _renamed(lines: bytes) -> bytes:
-    """Return lines of a journal of any version with today's words for decisions.
-
-    A quote inside a string is escaped, so that these bytes occur in field names and values only.
-    """
-    for old, new in _RENAMED.items():
-        lines = lines.replace(old, new)
-    return lines
-
-
 def _read_header(path: str | os.PathLike[str], text: bytes) -> Header:
     """Read the header of the file `path`. `text` is its first line."""
     if _ANY_FIELD.fullmatch(text, max(len(text) - _FIELD, 0)) and not _is_verified(text):
         raise _changed(path, 1, text)
     try:
-        schema = msgspec.json.decode(text)
-        if isinstance(schema, dict) and isinstance(schema.get("tot_lab"), int) and schema["tot_lab"] > SCHEMA:
+        fields = msgspec.json.decode(text)
+        schema = fields.get("tot_lab") if isinstance(fields, dict) else None
+        if isinstance(schema, int) and not _OLDEST <= schema <= SCHEMA:
             raise JournalError(
-                f"{path}, line 1: written by a newer tot_lab ({schema.get('version', 'unknown')}, schema "
-                f"{schema['tot_lab']}); this one ({__version__}) reads up to schema {SCHEMA}"
+                f"{path}, line 1: written by {'a newer' if schema > SCHEMA else 'an earlier'} tot_lab "
+                f"({fields.get('version', 'unknown')}, schema {schema}); this one ({__version__}) reads "
+                f"schemas {_OLDEST} to {SCHEMA}"
             )
         header = _header_decoder.decode(text)
-        if header.tot_lab < 1:
-            raise ValueError(f"the schema is {header.tot_lab}")
         if header.started:  # an imported log may have no start time
             datetime.fromisoformat(header.started)
         if header.task:

@@ -4,7 +4,7 @@ Everything is counted from the records, so a loaded run gives the same counts as
 those of `tot_lab.core.purposes.ROLES`; calls of other purposes belong to `other`. Tool calls are not counted.
 The shares, each of one role:
 
-- failed: calls that were made and failed / calls that were made. A call that a budget refused was not made.
+- failed: failed calls / calls, with those that could not be sent. Calls that a budget refused are left out.
 - unreadable: unreadable replies / replies. A reply counts even if a retry could be read.
 - truncated: replies that ended at `max_tokens` (finish reason `length`) / replies. Calls for a single token,
 or for log-probabilities, are meant to end there and do not count.
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tot_lab.core.calls import Call, Reply, is_made
+from tot_lab.core.calls import Call, Reply, is_admitted
 from tot_lab.core.purposes import OTHER, ROLES, role_of
 from tot_lab.core.records import Decided, Note, Position, Scored
 from tot_lab.record.run import UNREADABLE, Run
@@ -53,7 +53,7 @@ An unreadable sample is a `None` in `Scored.samples`. It has a note only if it w
 
 
 class Losses(NamedTuple):
-    """The calls of one role: those made, failed ones, and unreadable and truncated replies."""
+    """The calls of one role: all that were not refused, failed ones, and unreadable and truncated replies."""
 
     calls: int = 0
     failed: int = 0
@@ -108,7 +108,7 @@ def losses_of(run: Run) -> ByRole | None:
             answered[call.purpose] = event.error is None
             if call.purpose in _EVALUATED_BY:
                 rounds[_EVALUATED_BY[call.purpose]].take(event)
-            if is_made(event):
+            if is_admitted(event):
                 count(call.purpose, "calls")
                 if event.error is not None:
                     count(call.purpose, "failed")

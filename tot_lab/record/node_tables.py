@@ -24,7 +24,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import MAX_TOKENS, Message, Reply, is_token_count
 from tot_lab.core.parquet import MAGIC, parquet_rows
 from tot_lab.core.reading.values import finite
-from tot_lab.core.records import Note, Scored
+from tot_lab.core.records import STATES, Note, Scored
 from tot_lab.core.task import Task
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import UNREADABLE, contents, decoded, kind, tool_call_of
@@ -32,7 +32,6 @@ from tot_lab.record.marks import Mark, Verdict
 from tot_lab.record.nodes import (
     RECORDED,
     ROWS,
-    STATES,
     CallSums,
     LoggedCall,
     LoggedEnd,
@@ -327,7 +326,7 @@ class _Table:
         if "state" not in self.names or self.columns["text"] in self.names:
             return False
         words = (row.get("state") for row in self.rows)
-        return any(isinstance(word, str) and word not in STATES for word in words)
+        return any(isinstance(word, str) and word not in ("", *STATES) for word in words)
 
     def found(self, field: str, read: Callable[[Any], Any], plain: type | None = None) -> list[Any]:
         """The values of the column that was found for a field. One that holds something else is not used."""
@@ -446,8 +445,8 @@ def _verdict(cell: Any) -> str:
 
 def _state(cell: Any) -> str:
     state = {True: "kept", False: "pruned"}[cell] if isinstance(cell, bool) else cell
-    if state not in STATES:
-        raise ValueError(f"unknown state: got {cell!r:.80}. Use {', '.join(STATES[1:])}, true or false.")
+    if state not in ("", *STATES):
+        raise ValueError(f"unknown state: got {cell!r:.80}. Use {', '.join(STATES)}, true or false.")
     return str(state)
 
 

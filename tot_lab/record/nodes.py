@@ -65,8 +65,6 @@ State: TypeAlias = Literal[
 """What a log says of a node: a decision (`tot_lab.core.records.Decision`), `unreadable` for a score that
 could not be read, and `question`, `proposed` or an empty text for neither."""
 
-STATES = ("", "question", "proposed", "unreadable", *DECISIONS)
-
 
 class CallSums(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a table says of the calls behind a node, in the columns of `nodes_df` of these names."""

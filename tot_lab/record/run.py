@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
-from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_made, refused
+from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_admitted, is_made, refused
 from tot_lab.core.files import read_regular
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of, stored_settings
@@ -264,8 +264,9 @@ class Run(RunMethods):
         """Why the run failed, or `None` if it did not. A failed run has no grade.
 
         It is the exception that ended the run, the spending limit of its lab, or the error of its last failed
-        model call. A failed call is the reason if it ended the run, or if all calls failed and there is no
-        answer. A run that lost some calls and ended by itself has not failed.
+        model call, or else of its last failed evaluator or tool. A failed call is the reason if it ended the
+        run, or if all calls failed and there is no answer. A run that lost some calls and ended by itself has
+        not failed.
         """
         if self.stop_reason == REFUSED:
             return "the lab's spending limit refused a call; with a higher one, lab.resume finishes the run"
@@ -273,10 +274,13 @@ class Run(RunMethods):
             return self.error
         if self.stop_reason != "error" and self.answer:
             return None
-        errors = [line.e.error for line in self.lines if isinstance(line.e, Reply) and is_made(line.e)]
+        replies = [line.e for line in self.lines if isinstance(line.e, Reply) and not refused(line.e.error)]
+        errors = [reply.error for reply in replies if is_admitted(reply)]
         failed = [error for error in errors if error is not None]
         if failed and (self.stop_reason == "error" or len(failed) == len(errors)):
             return failed[-1]
+        if self.stop_reason == "error":  # no model call failed, so an evaluator or a tool did
+            return next((reply.error for reply in reversed(replies) if reply.error is not None), None)
         return None
 
     @property
@@ -455,7 +459,7 @@ class Run(RunMethods):
         states = Counter(node.state for node in self.tree)
         errors = [line.e for line in self.lines if isinstance(line.e, Reply) and line.e.error]
         not_made = sum(refused(reply.error) for reply in errors)
-        failed = sum(map(is_made, errors))
+        failed = sum(map(is_admitted, errors))
         return {
             "unreadable_replies": sum(isinstance(e, Note) and e.name in UNREADABLE for e in self.events),
             "fallbacks": sum(isinstance(e, Note) and e.fallback for e in self.events),
@@ -584,7 +588,7 @@ def selected_strategies(run: Run) -> dict[str, str]:
 
 
 def usage_of(lines: Sequence[Line]) -> Usage:
-    """What the model calls in `lines` used. Refused calls were not made and do not count."""
+    """What the model calls in `lines` used. Calls that were refused or could not be sent do not count."""
     replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
     counted = [reply for reply, _ in replies if _has_usage(reply)]
     return Usage(

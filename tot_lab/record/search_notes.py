@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tot_lab.core.records import Decided, Line, Note, Record, Scored, Thought, id_key, parent_of
-from tot_lab.record.journal import SCHEMA
 from tot_lab.record.run import Run
 
 OfThought: TypeAlias = Thought | Scored | Decided
@@ -78,14 +77,9 @@ class _Scope:
 
 
 class SearchNotes:
-    """Follows the records of a run in the order in which they were made.
+    """Follows the records of a run in the order in which they were made."""
 
-    Args:
-        schema: Schema of the journal. Before schema 3 a search recorded all its notes itself.
-    """
-
-    def __init__(self, schema: int = SCHEMA) -> None:
-        self._implies = schema >= 3
+    def __init__(self) -> None:
         self._scopes: dict[str | None, _Scope] = {}  # of each thought, the innermost strategy around it
 
     def before(self, record: Record) -> list[Note]:
@@ -104,7 +98,7 @@ class SearchNotes:
         elif isinstance(record, Note):
             if record.name.endswith(".started"):
                 self._scopes[record.at] = _Scope(record.name.removesuffix(".started"), record.at)
-            elif self._implies and record.name in _ENDS_OF_LEVELS:
+            elif record.name in _ENDS_OF_LEVELS:
                 return list(self._of_levels(record))
         return []
 
@@ -117,8 +111,6 @@ class SearchNotes:
         elif record.data.get("total_nodes") == 1:
             if level is not None:
                 yield Note("tot.empty_beam", record.at, {"depth": level})
-            if record.name == "tot.completed":  # runs of version 0.1.0
-                yield Note("tot.no_thoughts", record.at, {"total_nodes": 1})
         elif record.name == "tot.completed" and scope.is_empty:
             yield Note("tot.empty_beam", record.at, {"depth": scope.depth(next(iter(scope.fresh)))})
 
@@ -144,7 +136,7 @@ class SearchNotes:
 
 def notes_of(run: Run) -> list[Note]:
     """Return the notes of a run, recorded and implied, in the order in which they were made."""
-    notes = SearchNotes(run.header.tot_lab)
+    notes = SearchNotes()
     found: list[Note] = []
     for line in run.lines:
         found += notes.before(line.e)

@@ -1,12 +1,14 @@
 """Progress of work that takes longer than two seconds: many runs, or one run that waits for a model.
 
 Nothing is shown for two seconds. Then a terminal or notebook shows a bar, which disappears at the end, and a
-file or pipe receives a line every ten seconds.
+file or pipe receives a few lines. The variable `TQDM_DISABLE=1` of the environment turns all of them off, as
+it does those of tqdm itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,11 +21,20 @@ QUIET = 2.0
 """Seconds before anything is shown."""
 
 _EVERY = 10.0
-"""Seconds between two lines."""
+"""Seconds between the first two lines."""
+
+_LATER = 1.5
+"""How much longer each further pause between the lines of one run is."""
+
+
+def is_silenced() -> bool:
+    """Whether no progress is shown."""
+    return os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
 
 
 def with_progress(items: Iterable[T], what: str, total: int, unit: str = "run") -> Iterator[T]:
-    """Yield `items`, of which there are `total`, and show on stderr how far the caller is.
+    """Yield `items`, of which there are `total`, and show on stderr how far the caller is. A file or pipe
+    receives at most one line for each tenth.
 
     Args:
         items: What the caller goes through.
@@ -31,16 +42,19 @@ def with_progress(items: Iterable[T], what: str, total: int, unit: str = "run") 
         total: The number of items.
         unit: What an item is.
     """
+    if is_silenced():
+        yield from items
+        return
     if _shows_bars():
         from tqdm import tqdm  # noqa: PLC0415
 
         yield from tqdm(items, desc=what, total=total, unit=unit, delay=QUIET, leave=False, file=sys.stderr)
         return
-    due = time.monotonic() + QUIET
+    due, tenths = time.monotonic() + QUIET, 0
     for number, item in enumerate(items):
         yield item
-        if time.monotonic() >= due:
-            due = time.monotonic() + _EVERY
+        if time.monotonic() >= due and 10 * (number + 1) // total > tenths:
+            due, tenths = time.monotonic() + _EVERY, 10 * (number + 1) // total
             with suppress(OSError, ValueError):  # the pipe was closed
                 print(f"{what}: {number + 1:,} of {total:,} {unit}s", file=sys.stderr, flush=True)
 
@@ -53,6 +67,8 @@ async def show_calls(what: str, total: int | None, count: Callable[[], tuple[int
         total: The maximum number of calls, if it is known.
         count: Returns the number of calls, and what the work waits for, or "".
     """
+    if is_silenced():
+        return
     if _shows_bars():
         from tqdm import tqdm  # noqa: PLC0415
 
@@ -61,12 +77,14 @@ async def show_calls(what: str, total: int | None, count: Callable[[], tuple[int
                 bar.n, waits_for = count()
                 bar.set_postfix_str(waits_for)  # this also draws the bar
                 await asyncio.sleep(0.5)
+    pause = _EVERY
     while True:
         calls, waits_for = count()
         with suppress(OSError, ValueError):  # the pipe was closed
             done = f"{calls:,} {'call' if calls == 1 else 'calls'}"
             print(f"{what}: {', '.join(filter(None, [waits_for, done]))}", file=sys.stderr, flush=True)
-        await asyncio.sleep(_EVERY)
+        await asyncio.sleep(pause)
+        pause *= _LATER
 
 
 def _shows_bars() -> bool:

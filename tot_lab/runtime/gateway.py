@@ -28,6 +28,7 @@ from tot_lab.models.limits import Limited, Measured
 from tot_lab.models.named import model_named, resolve_model
 from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
+from tot_lab.models.served_weights import UNASKED, ServedWeights
 from tot_lab.models.spending import Costed, Spending, SpendLimiter
 from tot_lab.models.stack import Backend, Endpoint, is_model
 from tot_lab.models.warming import Warmed
@@ -47,6 +48,7 @@ class Gateway:
         self.opened: Cache | None = None
         """The cache, once it was used."""
         self._opening = threading.Lock()
+        self._warned: set[str] = set()
         self.checked_window: int | None = None
         """The context window that the server reported to `Lab.check`."""
         self._flights: dict[str, Flight] = {}
@@ -243,15 +245,18 @@ class Gateway:
         return self.given_cache is not None or (self.mode == "replay" and not isinstance(model, Part))
 
     def _stack(self, model: Model | Endpoint | Tool, request: Requests) -> Backend:
+        weights = UNASKED
+        if isinstance(model, Endpoint) and self.mode != "replay":
+            weights = ServedWeights(model)
         if isinstance(model, Endpoint):
             end: Backend = model if model.concurrency is not None else Measured(model, model)
             stack: Backend = Retried(end, model)
             stack = Spending(Limited(stack, model), model, self.spend_limiter)
-            stack = Condensed(Ready(Warmed(stack, model.cached_beginning), model))
+            stack = Condensed(Ready(Warmed(stack, model.cached_beginning), model, self._warned))
         else:
             stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":
-            stack = StoreReplies(stack, self.cache, request)
+            stack = StoreReplies(stack, self.cache, request, weights)
         if isinstance(model, Endpoint):
             stack = Batched(stack, lambda call: _batch_key(model, call, request))
         if self.mode != "off":  # which makes every call
@@ -259,7 +264,7 @@ class Gateway:
         if self.is_cached(model):
             # Failures are not cached. A tool without effects is carried out again and fails in the same way.
             again = self.mode == "replay" and _computes(model)
-            stack = Cached(stack, self.cache, request, "auto" if again else self.mode)
+            stack = Cached(stack, self.cache, request, "auto" if again else self.mode, weights)
         return stack
 
     def _end(self, model: Model | Tool) -> Costed | Carrying:

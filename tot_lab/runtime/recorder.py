@@ -64,26 +64,6 @@ def take_away(path: Path) -> None:
         os.close(file)
 
 
-def hold(path: Path) -> int:
-    """Lock the journal at `path` for this process, creating an empty one if needed. Returns its file
-    descriptor. Raises `HeldByAnother`.
-    """
-    file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
-    if not _locked(file, path):
-        os.close(file)
-        raise HeldByAnother(f"{path}: another process is writing this run.")
-    return file
-
-
-def let_go(path: Path, file: int) -> None:
-    """Release the lock of `hold`. A journal that is still empty is removed."""
-    try:
-        if os.fstat(file).st_size == 0:
-            path.unlink(missing_ok=True)
-    finally:
-        os.close(file)
-
-
 def _locked(file: int, path: Path) -> bool:
     """Lock `file` exclusively. Returns whether that worked and `path` still refers to it."""
     if fcntl is None:
@@ -152,11 +132,11 @@ class Recorder:
     @classmethod
     def resuming(
         cls,
-        path: Path,
+        path: Path | None,
         header: Header,
         lines: list[Line],
-        replayed_bytes: int,
-        size_when_read: int,
+        replayed_bytes: int = 0,
+        size_when_read: int = 0,
         lost: float = 0.0,
     ) -> Recorder:
         """Return a recorder that continues a journal.
@@ -165,7 +145,7 @@ class Recorder:
         repeated.
 
         Args:
-            path: The journal.
+            path: The journal. `None` continues a run in memory.
             header: Its header.
             lines: The lines to repeat.
             replayed_bytes: Bytes of the header and of `lines`.
@@ -178,10 +158,11 @@ class Recorder:
         recorder = cls(header=header)
         recorder.expect(lines)
         recorder.path = path
-        recorder._open(0)
-        if path.stat().st_size != size_when_read:
-            recorder.close()
-            raise HeldByAnother(f"{path}: another process has just written this run. Try again.")
+        if path is not None:
+            recorder._open(0)
+            if path.stat().st_size != size_when_read:
+                recorder.close()
+                raise HeldByAnother(f"{path}: another process has just written this run. Try again.")
         recorder._size = replayed_bytes
         recorder._resumed, recorder._lost = True, lost
         recorder._start -= lines[-1].t if lines else 0.0
@@ -237,6 +218,12 @@ class Recorder:
         if self._only_expected and position:
             raise Divergence(f"at {_place(position, record)}: the record has no {type(record).__name__} here")
         return False
+
+    def extend(self, lines: Sequence[Line]) -> None:
+        """Record lines that another process recorded after it had repeated the expected ones."""
+        self._expected.clear()
+        self.lines += lines
+        self.flush()
 
     def missing(self, kind: Any = object) -> Record | None:
         """Return the first expected record (of a kind) that has not been repeated."""

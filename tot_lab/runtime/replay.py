@@ -6,15 +6,14 @@ raises a `Divergence` that names the difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tot_lab.core.acts import acts_of
-from tot_lab.core.calls import Call, CallObserver, Message, Reply
+from tot_lab.core.calls import Call, CallObserver
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, needs_functions, part_of, stored_settings
-from tot_lab.core.records import Ended, Line, Note, Position, canonical, failed_tries
+from tot_lab.core.records import Ended, Line, Note, Position, failed_tries
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
@@ -27,7 +26,7 @@ from tot_lab.record.journal import Header
 from tot_lab.record.run import Run, recorded_strategy, replies_of, task_of
 from tot_lab.runtime.driver import Driver
 from tot_lab.runtime.gateway import identity_of, settings_of
-from tot_lab.runtime.recorder import Divergence, Recorder, check_same
+from tot_lab.runtime.recorder import Divergence, Recorder
 from tot_lab.runtime.roles import roles_from, thinking_of
 from tot_lab.runtime.steering import Steered, sample_counters
 
@@ -75,8 +74,6 @@ async def replay(
             if replies[position] not in known:
                 replies[position] = known[0]
     strategy, task = runnable(run.header, strategy or run.strategy, task or run.task)
-    if run.header.tot_lab < 3:
-        return await _replay_by_call(run, strategy, task, replies)
     recorder = Recorder(header=run.header)
     # A bug ends a run while other branches are still running, so their last records are not compared.
     recorder.expect(run.lines, only=run.error is None)
@@ -103,62 +100,16 @@ async def replay(
         missing = recorder.missing(Ended if driver.failed else object)
         divergence = None if missing is None else f"the record continues with {missing!r}"
     except Divergence as error:
-        divergence = (
-            f"{error}{'' if run.stop_reason else '. The run is unfinished. Finish it with lab.resume(path).'}"
-        )
-    return Replay(divergence is None, len(run.events), divergence)
-
-
-async def _replay_by_call(
-    run: Run, strategy: Strategy, task: Task, replies: Mapping[Position, Reply]
-) -> Replay:
-    """Replay a journal of an earlier schema, in which the same steps have other positions.
-
-    A call gets the reply that the record has for its node, purpose, sample index, attempt and prompt. Notes
-    are not compared: which of them are recorded depends on the version.
-    """
-    answers: dict[tuple[object, ...], dict[tuple[Message, ...], tuple[Call, Reply]]] = {}
-    for line in run.lines:
-        if isinstance(call := line.e, Call) and line.p in replies:
-            answers.setdefault(_sample_of(call), {})[call.messages] = call, replies[line.p]
-
-    async def answer(call: Call, observer: CallObserver) -> Reply:
-        prompts = answers.get(_sample_of(call)) or _no_model(call, observer)
-        known, reply = prompts.get(call.messages) or next(iter(prompts.values()))
-        check_same(known, call)
-        return reply
-
-    recorder = Recorder(header=run.header)
-    driver = Driver(
-        answer,
-        recorder,
-        budget=budget_of(run.header),
-        repeat=run.header.repeat,
-        in_order=run.error is None,
-    )
-    recorded = [event for event in run.events if not isinstance(event, Note)]
-    steered = Steered({}, None, driver.raise_budget, sample_counters(run.header, None))
-    try:
-        try:
-            edits = Edits.of(run.header.branched)
-            await driver.drive(
-                thinking_of(strategy, task, roles_from(run.header.roles), edits), steered.respond
+        if not run.stop_reason:
+            reason = "The run is unfinished. Finish it with lab.resume(path)."
+        else:
+            reason = (
+                "The replies are the recorded ones: the code or the journal has changed, or a strategy uses "
+                "random, time or the order of a set. A search draws numbers with "
+                "`yield state.random_numbers()`."
             )
-        except Exception as error:
-            if isinstance(error, Divergence) or run.error is None:
-                raise  # otherwise the bug that ended the run, again
-        made = [event for event in canonical(recorder.lines) if not isinstance(event, Note)]
-        for known, record in zip_longest(recorded, made):
-            if known is None or record is None:
-                raise Divergence(f"only one of the two has {record or known!r}")
-            check_same(known, record)
-    except Divergence as error:
-        return Replay(False, len(run.events), str(error))
-    return Replay(True, len(run.events), None)
-
-
-def _sample_of(call: Call) -> tuple[object, ...]:
-    return call.node, call.purpose, call.sample_index, call.attempt
+        divergence = f"{error}. {reason}"
+    return Replay(divergence is None, len(run.events), divergence)
 
 
 def _inherited(lines: Sequence[Line]) -> set[Position]:

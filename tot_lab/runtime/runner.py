@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from tot_lab.core.acts import acts_of
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_made
+from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_admitted
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, map_parts, part_of, parts_in
 from tot_lab.core.records import RESUMED, Ended, Line, failed_tries, payments
@@ -33,6 +33,7 @@ from tot_lab.record.search_notes import SearchNotes
 from tot_lab.runtime.branching import answering, parent_of
 from tot_lab.runtime.budget import AMOUNTS
 from tot_lab.runtime.driver import Driver
+from tot_lab.runtime.estimates import NOT_MADE, Amounts, Bounds, Estimate, certain_calls
 from tot_lab.runtime.gateway import Gateway, identity_of
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.replay import budget_of, runnable
@@ -47,35 +48,11 @@ S = TypeVar("S", bound=Strategy)
 Watcher = Callable[[Sequence[Line]], None]
 
 
-class Following(Protocol):
-    """A watcher of one run that holds a resource open."""
-
-    def __call__(self, lines: Sequence[Line], /) -> None:
-        """Take in a batch of new lines."""
-
-    def close(self) -> None:
-        """Release the resource."""
-
-
 class Follower(Protocol):
     """Keeps or sends data about running runs outside their journals, as `tl.PlanStore` does."""
 
-    def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Following:
+    def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Watcher:
         """Return a watcher of the run with this header. `lines` are the earlier lines of a resumed run."""
-
-
-class Estimate(NamedTuple):
-    """The predicted calls of a run.
-
-    Attributes:
-        calls: Upper bound of the calls, or `None` without a bound.
-        cached: How many of them the cache answers, as far as the search can be followed.
-        whole: Whether the cache answers all of them, so that the run would be free.
-    """
-
-    calls: int | None
-    cached: int
-    whole: bool
 
 
 class Runner:
@@ -217,6 +194,7 @@ class Runner:
         path: Path | None,
         budget: Budget | None = None,
         parent: Run | None = None,
+        kept: list[Line] | None = None,
     ) -> Execution:
         """Start a run and open its journal.
 
@@ -227,9 +205,11 @@ class Runner:
             path: The journal to create. `None` keeps the run in memory.
             budget: Limits of the run.
             parent: For a branch, the run whose record answers calls first.
+            kept: Lines of a run that is continued in memory.
         """
         self.gateway.enlist(models_of(strategy))
-        return Execution(self, Recorder(header=header, path=path), strategy, task, budget, parent=parent)
+        recorder = Recorder.resuming(None, header, kept) if kept else Recorder(header=header, path=path)
+        return Execution(self, recorder, strategy, task, budget, parent=parent, kept=kept)
 
     async def resume(
         self,
@@ -273,7 +253,9 @@ class Runner:
         execution.loaded = from_file
         return execution
 
-    async def estimate(self, strategy: Strategy, task: Task, *, repeat: int = 0) -> Estimate:
+    async def estimate(
+        self, strategy: Strategy, task: Task, *, repeat: int = 0, budget: Budget | None = None
+    ) -> Estimate:
         """Predict the calls of `strategy` on `task` without sending or recording anything.
 
         Tools without effects are carried out.
@@ -289,11 +271,25 @@ class Runner:
                 return await tool.reply(call, observer)
             cached += reply is not None and not asks_no_model(call)
             unknown += reply is None
-            return reply or Reply(error="budget:calls")
+            return reply or Reply(error=NOT_MADE)
 
         driver = Driver(look, known, repeat=repeat, in_order=True)
-        await driver.drive(thinking_of(strategy, self.equipped(task), self.gateway.roles))
-        return Estimate(strategy.max_calls(self.equipped(task)), cached, unknown == 0)
+        task = self.equipped(task)
+        await driver.drive(thinking_of(strategy, task, self.gateway.roles))
+        bounds = Bounds(self.gateway, strategy)
+        for call in certain_calls(known.lines):
+            await bounds.see(call)
+        calls = strategy.max_calls(task)
+        sent = await bounds.of_run(calls, cached, budget)
+        return Estimate(calls, cached, unknown == 0, self.within_spend(sent))
+
+    def within_spend(self, most: Amounts) -> Amounts:
+        """Return `most` with the cost limited to what is left of `spend`."""
+        cap = self.gateway.spend_limiter.cap
+        if cap is None:
+            return most
+        left = max(cap - self.spent, 0.0)
+        return most._replace(cost=left if most.cost is None else min(most.cost, left))
 
 
 class Execution:
@@ -368,9 +364,7 @@ class Execution:
             return self.run
         runner, recorder = self.runner, self.recorder
         recorder.logs = True
-        for follower in runner.followers:
-            follow = follower.following(recorder.header, recorder.lines, recorder.path)
-            recorder.watchers.append(follow)
+        self.follow()
         ask, steering = runner.gateway.ask, self.steering
         driver = Driver(
             ask if self.parent is None else answering(self.parent.lines, self.parent.id, ask),
@@ -384,7 +378,6 @@ class Execution:
             is_paused=lambda: steering is not None and steering.paused,
         )
         self._driver = driver
-        runner.expect_payments(recorder.header.id)
         try:
             with numbered_run(), seldom_collecting():
                 await self._make_ready()
@@ -403,6 +396,13 @@ class Execution:
                 stacklevel=3,
             )
         return self._run
+
+    def follow(self) -> None:
+        """Let the followers of the runner watch the run. Its payments are counted as they are made."""
+        recorder = self.recorder
+        for follower in self.runner.followers:
+            recorder.watchers.append(follower.following(recorder.header, recorder.lines, recorder.path))
+        self.runner.expect_payments(recorder.header.id)
 
     @property
     def is_waiting(self) -> bool:
@@ -479,5 +479,5 @@ def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
 def _before_failures(lines: list[Line]) -> Iterator[list[Line]]:
     """Yield the lines before each call that failed."""
     for number, line in enumerate(lines):
-        if isinstance(line.e, Reply) and line.e.error is not None and is_made(line.e):
+        if isinstance(line.e, Reply) and line.e.error is not None and is_admitted(line.e):
             yield lines[:number]

@@ -28,6 +28,8 @@ from tot_lab.core.thinking import Thinking, ask, resample
 from tot_lab.strategies.plan_execute import PlanExecute
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import Reflexion
+from tot_lab.strategies.search.searches import LIMIT_OF_ITERATIONS
+from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts
 from tot_lab.strategies.tree_then_act import TreeThenAct
 
 Kind = Literal["simple", "writing", "steps", "open"]
@@ -229,7 +231,7 @@ class Adaptive(Prompting):
         undecided = self.enabled and choice.by == "default"
         yield Note("adaptive.chosen", at, {**data, **self._used(choice.strategy)}, fallback=undecided)
         answer = yield from self.strategies[choice.strategy].think(task, f"{at}.0")
-        if choice.strategy == self.default or not _is_partial(answer):
+        if choice.strategy == self.default or not _is_partial(self.strategies[choice.strategy], answer):
             return answer
         yield Note("adaptive.fell_back", at, {"stop": answer.stop_reason, **self._used(self.default)})
         again = _with_attempt(task, answer)
@@ -322,14 +324,16 @@ class Adaptive(Prompting):
         }
 
 
-def _is_partial(answer: Answer) -> bool:
+def _is_partial(strategy: Strategy, answer: Answer) -> bool:
     """Whether the default strategy should run too.
 
-    Reaching the depth limit counts as complete. After a refusal no strategy could continue.
+    Reaching the depth limit, or the iterations of a tree search, counts as complete. After a refusal no
+    strategy could continue.
     """
     if halts(answer.stop_reason):
         return False
-    cut = answer.stop_reason.startswith("limit:") and answer.stop_reason != "limit:depth"
+    complete = ["limit:depth", *([LIMIT_OF_ITERATIONS] if isinstance(strategy, TreeOfThoughts) else [])]
+    cut = answer.stop_reason.startswith("limit:") and answer.stop_reason not in complete
     return not answer.text or cut or answer.stop_reason == "stagnated"
 
 

@@ -78,8 +78,6 @@ def _steps(task: Task, event: Event) -> list[str]:
 
 def _event(record: dict[str, Any]) -> Thought | Scored | Decided:
     """Convert a record. Raises ValueError for anything but a thought, a score or a decision."""
-    if record.get("what") == "solution":  # the word of schema 1
-        record = {**record, "what": "answer"}
     event: Thought | Scored | Decided = msgspec.convert(record, Thought | Scored | Decided)
     return event
 

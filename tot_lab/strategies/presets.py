@@ -74,7 +74,7 @@ def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Tree of Thoughts by beam search. At most 30 calls.
 
     References:
-        Design T in CONFORMANCE.md (of JeevesAgent, a Python framework for agents).
+        Design T in docs/conformance.md (of JeevesAgent, a Python framework for agents).
     """
     return TreeOfThoughts(
         propose=Sample(count=3),
@@ -95,7 +95,7 @@ def state_machine(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     Settings of tools make the proposer `WithTools`.
 
     References:
-        Design M in CONFORMANCE.md (of Jido AI, an Elixir framework for agents).
+        Design M in docs/conformance.md (of Jido AI, an Elixir framework for agents).
     """
     proposer: Proposer = Propose(count=3, max_parse_retries=1)
     given = TreeOfThoughts.by_path({**(paths or {}), **changes})

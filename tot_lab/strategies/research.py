@@ -18,9 +18,10 @@ from typing import Annotated, NamedTuple, Self
 from urllib.parse import urldefrag
 
 import msgspec
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, ConfigDict, Field
 
 from tot_lab.core.calls import Call, ToolCall, readable
+from tot_lab.core.parts import PydanticModel
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
@@ -76,7 +77,7 @@ class ToolUse(NamedTuple):
     error: str | None
 
 
-class ResearchDelegate(BaseModel):
+class ResearchDelegate(PydanticModel):
     """Whether fetched pages are read again, and how much of them.
 
     Omissions are shown to the strategy and recorded as notes: `research.left_out` (pages beyond

@@ -12,7 +12,7 @@ thought that guides it, so both phases form one tree.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -26,7 +26,6 @@ from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.search.children import score
 from tot_lab.strategies.search.evaluators import Evaluator, Joint, Value
 from tot_lab.strategies.search.expansion import expand
-from tot_lab.strategies.search.migration import migrate_settings
 from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Propose, Proposer, WithTools
 from tot_lab.strategies.search.sampling import Sampler, Unit, emit_as_list, error_in
@@ -100,10 +99,6 @@ class TreeThenAct(Prompting):
         if evaluate.compares == "pick":
             raise ValueError(f"evaluate: {evaluate.kind!r} compares thoughts of different parents")
         return evaluate
-
-    @classmethod
-    def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        return migrate_settings(settings)
 
     @property
     def breadth(self) -> int:

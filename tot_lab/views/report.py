@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.frames import CallRow, tools_of
+from tot_lab.analysis.frames import CallRow, judgement_of, tools_of
 from tot_lab.analysis.outside import from_outside
-from tot_lab.core.calls import Reply, html_text, is_made, refused
+from tot_lab.core.calls import Reply, html_text, is_admitted, refused
 from tot_lab.core.files import write_whole
 from tot_lab.core.records import Note
 from tot_lab.core.tools import tool_of
@@ -32,7 +32,9 @@ from tot_lab.views.figures.theme import (
     DARK_SCORES,
     FONT,
     LIGHT,
+    MISSED,
     PATH,
+    PERSON_TEXT,
     SCORES,
     number,
     printable,
@@ -41,7 +43,7 @@ from tot_lab.views.figures.theme import (
 from tot_lab.views.figures.tree import MAX_THOUGHTS, plot_tree
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
 from tot_lab.views.markdown import text_to_html
-from tot_lab.views.tree_svg import PERSON_TEXT, svg_url, tree_svg
+from tot_lab.views.tree_svg import svg_url, tree_svg
 
 MAX_DRAWN = 150
 """Maximum number of thoughts in the tree of a notebook card."""
@@ -96,7 +98,9 @@ def summarize(run: Run) -> RunSummary:
         "" if run.score is None else format_score(run.score),
         "unfinished" if run.stop_reason is None else stop_words(run),
         f"{len(run.tree):,}",
-        f"{'at least ' if 'calls' in run.header.unknown else ''}{usage.calls:,}{errors}",
+        f"{f'at least {usage.calls:,}' if usage.calls else 'unknown'}{errors}"
+        if "calls" in run.header.unknown
+        else f"{usage.calls:,}{errors}",
         counts.failed,
         counts.tools,
         printable("; ".join(map(str, changes_of(run)))),
@@ -104,7 +108,9 @@ def summarize(run: Run) -> RunSummary:
         if usage.input_tokens is usage.output_tokens is None
         else f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {_format_seconds(run, ' s')}{counts.in_tools} · paid {money(usage.paid)}{cached}"
+        f"run {run.id} · {_format_seconds(run, ' s')}{counts.in_tools}"
+        + ("" if usage.cost is usage.paid is None else f" · paid {money(usage.paid)}")
+        + cached
         + ("" if run.verified else " · unverified: no checksums"),
         printable(run.model),
         run.simulated,
@@ -122,7 +128,7 @@ class RecordCounts(NamedTuple):
     """Counts over all records of a run.
 
     Attributes:
-        failed: The most common error of the calls, or "".
+        failed: The most common error of the calls, else why the run failed, or "".
         cached: Number of calls answered from the cache.
         tools: Number of calls of each tool, as text.
         carried_out: Number of tool calls that were carried out.
@@ -141,11 +147,11 @@ def count_records(run: Run) -> RecordCounts:
     kept = run.__dict__.get("_counted")
     if isinstance(kept, RecordCounts):
         return kept
-    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_made(line.e)]
+    replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_admitted(line.e)]
     reasons = Counter(reply.error for reply in replies if reply.error)
     carried_out = _executed_tool_calls(run)
     counts = RecordCounts(
-        printable(reasons.most_common(1)[0][0]) if reasons else "",
+        printable(reasons.most_common(1)[0][0] if reasons else run.failure or ""),
         sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines),
         _format_tools(carried_out),
         len(carried_out),
@@ -166,7 +172,7 @@ def run_text(run: Run) -> str:
         f"  answer    {short(summary.answer, 90) or 'none'}"
         + (f"  {summary.verdict}" if summary.verdict else ""),
         f"  score     {summary.score} · ended: {stopped}" if summary.score else f"  ended     {stopped}",
-        f"  calls     {summary.calls} · tokens {summary.tokens} · cost {summary.cost}",
+        f"  {_format_usage(summary)}",
         *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
         *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
         *([f"  person    changed {short(summary.changed, 400)}"] if summary.changed else []),
@@ -175,6 +181,14 @@ def run_text(run: Run) -> str:
         f"  {summary.run_facts}",
     ]
     return "\n".join(row.rstrip() for row in rows)
+
+
+def _format_usage(summary: RunSummary) -> str:
+    """Format calls, tokens and cost, and name what is unknown once."""
+    amounts = {"calls    ": summary.calls, "tokens": summary.tokens, "cost": summary.cost}
+    known = [f"{name} {text}" for name, text in amounts.items() if text != "unknown"]
+    unknown = ", ".join(name.strip() for name, text in amounts.items() if text == "unknown")
+    return " · ".join([*known, *([f"{unknown} unknown"] if unknown else [])])
 
 
 def tree_rows(
@@ -254,7 +268,7 @@ def run_html(run: Run) -> str:
     their texts.
     """
     summary = summarize(run)
-    line = "#1a9850" if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
+    line = MISSED if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
     verdict = (
         f'<b style="margin-left:.7em;padding:1px 8px;border:1px solid {line};border-radius:9px">'
         f"{html_text(summary.verdict)}</b>"
@@ -366,7 +380,11 @@ def _format_tool_time(run: Run, carried_out: Sequence[CallRow]) -> str:
 
 def _tree_row(node: Node, used: int) -> str:
     none = "?" if node.unreadable else "–"
-    score = "" if node.parent is None else f"{none if node.score is None else format_score(node.score):<5} "
+    score = (
+        ""
+        if node.parent is None or node.by == "root"
+        else f"{none if node.score is None else format_score(node.score):<5} "
+    )
     state = "" if node.parent is None or node.state in ("proposed", "kept") else f"[{node.state}] "
     return f"{score}{state}{short(node.text, max(92 - used - len(score + state), 20))}"
 
@@ -528,8 +546,8 @@ def _format_fate(node: Node) -> str:
     parts = [node.id, node.state]
     if node.unreadable:
         parts.append("unreadable")
-    elif node.score is not None:
-        parts.append(f"score {format_score(node.score)}")
+    elif (score := judgement_of(node).score) is not None:
+        parts.append(f"score {format_score(score)}")
     return " · ".join(parts)
 
 

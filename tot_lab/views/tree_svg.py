@@ -17,12 +17,13 @@ from unicodedata import east_asian_width
 
 import numpy as np
 
+from tot_lab.analysis.blame import right_not_chosen
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.judging import right_not_chosen
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
 from tot_lab.views.figures.saving import PIXELS, check_width, format_of, rendered
 from tot_lab.views.figures.theme import (
+    CORRECT,
     DARK,
     EDGE,
     FAINT,
@@ -30,7 +31,9 @@ from tot_lab.views.figures.theme import (
     INK,
     LIGHT,
     LINKS,
+    MISSED,
     PATH,
+    PERSON,
     SCORES,
     UNSCORED,
     colour,
@@ -58,18 +61,6 @@ SMALL = 9.5
 
 LARGE = 11.0
 """Size of its title: 8.3 points."""
-
-CORRECT = "#1b7837"
-"""Colour of the words "✓ correct", with a contrast of 5.6:1 on white."""
-
-PERSON = "#7b3fa0"
-"""Colour of the mark of thoughts that a person changed, with white in it."""
-
-PERSON_TEXT = "#9b59c0"
-"""Colour of words about these changes, visible on light and on dark pages."""
-
-MISSED = "#1a9850"
-"""Colour of the mark of right answers that were not chosen, visible on light and on dark pages."""
 
 MIN_LABEL = 12
 """Minimum number of characters in a line of a label. If there is less room, there are no labels."""
@@ -386,13 +377,19 @@ def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
     texts = [label(text, labels) if labels else [] for text in info.texts]
     places = [frame.at(x, y) for x, y in zip(info.x.tolist(), info.depth.tolist(), strict=True)]
     joined = [(int(parent), child) for child, parent in enumerate(info.parents) if parent >= 0]
+    # Edges start below the label, whose background would need the colour of the page, and bend below all
+    # labels of the level.
+    first = [
+        y + (radius + 7 + frame.leading * len(rows) if labels else 0)
+        for (_, y), rows in zip(places, texts, strict=True)
+    ]
+    bends: dict[float, float] = {}
+    for (_, y), start in zip(places, first, strict=True):
+        bends[y] = max(start, bends.get(y, start))
     for chosen, shade, thick in ((False, frame.line, 1.2), (True, PATH, 3.2)):
         lines = "".join(
-            # Edges start below the label. A background for the label would need the colour of the page.
-            "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(
-                places[parent][0],
-                places[parent][1] + (radius + 7 + frame.leading * len(texts[parent]) if labels else 0),
-                *places[child],
+            "M{:.1f} {:.1f}V{:.1f}L{:.1f} {:.1f}".format(
+                places[parent][0], first[parent], bends[places[parent][1]], *places[child]
             )
             for parent, child in joined
             if bool(info.on_path[child]) is chosen
@@ -417,7 +414,7 @@ def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
 def _badge(x: float, y: float) -> str:
     """Draw the mark of a thought that a person changed."""
     box = f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10" fill="{PERSON}"/>'
-    return box + _text("✎", x - 4, y + 3.3, 'font-size="9" fill="#fff"')
+    return box + _text("✎", x - 4, y + 3.3, f'font-size="9" fill="{LIGHT.paper}"')
 
 
 def _missed(fill: str, spot: Point, radius: float, hover: str = "") -> str:
@@ -483,6 +480,7 @@ _OUTLINES = {
     "square": _polygon(4, -pi / 4),
     "triangle-up": _polygon(3, -pi / 2),
     "triangle-down": _polygon(3, pi / 2),
+    "bowtie": [(-0.9, -0.9), (0, -0.2), (0.9, -0.9), (0.9, 0.9), (0, 0.2), (-0.9, 0.9)],
     "hexagon": _polygon(6, -pi / 2),
     "x": [
         (0, -0.35), (0.5, -0.85), (0.85, -0.5), (0.35, 0), (0.85, 0.5), (0.5, 0.85),

@@ -288,7 +288,7 @@ def test_p_is_small_as_often_as_it_says_when_there_is_no_difference(repeats):
     for _ in range(400):
         skill = random.beta(1, 1, 12)
         first, second = (random.binomial(repeats, skill) / repeats for _ in range(2))
-        small += statistics._p_of_swaps(first - second) <= 0.05
+        small += statistics._p_of_swaps(first - second)[0] <= 0.05
     assert small / 400 < 0.083  # 0.05 and three standard errors of the simulation
 
 
@@ -300,8 +300,8 @@ def test_so_it_is_where_one_ran_more_often(rate):
     small = swapped = 0
     for _ in range(200):
         first, second = random.binomial(1, rate, 20) / 1, random.binomial(5, rate, 20) / 5
-        small += statistics._p(first, second, np.full(20, 1), np.full(20, 5)) <= 0.05
-        swapped += statistics._p_of_swaps(first - second) <= 0.05
+        small += statistics._p(first, second, np.full(20, 1), np.full(20, 5))[0] <= 0.05
+        swapped += statistics._p_of_swaps(first - second)[0] <= 0.05
     assert small / 200 < 0.096  # 0.05 and three standard errors of the simulation
     assert small <= swapped
 

@@ -87,11 +87,27 @@ def test_demo_interrupted_keeps_what_was_finished(tmp_path):
     assert all(tl.load(path) for path in journals.glob("*/*.jsonl"))
 
 
+def links_in(file, text):
+    """The files that a page or a cell links."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)", text)
+    return [file.parent / path for path in found]
+
+
+def links_of_notebook(file):
+    cells = [cell for cell in json.loads(file.read_text())["cells"] if cell["cell_type"] == "markdown"]
+    return [link for cell in cells for link in links_in(file, "".join(cell["source"]))]
+
+
 def test_notebooks_are_copied_and_nothing_is_overwritten(tmp_path):
     done = tot_lab("notebooks", "mine", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "mine" / "notebooks" / "01_first_search.ipynb").is_file()
     assert (tmp_path / "mine" / "data" / "word_problems.jsonl").is_file()
+    linked = [link for file in tmp_path.rglob("*.ipynb") for link in links_of_notebook(file)]
+    linked += [link for file in tmp_path.rglob("*.md") for link in links_in(file, file.read_text())]
+    assert len(linked) > 50
+    assert not [str(path) for path in linked if not path.exists()]
     again = tot_lab("notebooks", "mine", folder=tmp_path)
     assert again.returncode == 1
     assert "already exists" in again.stderr
@@ -416,8 +432,8 @@ def test_sweep_writes_its_table_over_no_tasks(tmp_path):
 
 def test_answers_that_nothing_is_held_against_are_said(tmp_path):
     words = ("sweep", "one_answer", "--task", "general", "What is 1 + 1?", "answer=2", *SIM)
-    assert "add grade=number" in tot_lab(*words, folder=tmp_path).stdout
-    assert "add grade=number" not in tot_lab(*words[:-2], "grade=number", *SIM, folder=tmp_path).stdout
+    assert "ungraded: pass grade= (number, " in tot_lab(*words, folder=tmp_path).stdout
+    assert "ungraded" not in tot_lab(*words[:-2], "grade=number", *SIM, folder=tmp_path).stdout
 
 
 @pytest.mark.filterwarnings("default")  # it is warned of, too
@@ -475,20 +491,31 @@ def test_sweep_over_a_file_of_tasks(tmp_path):
 
 def test_sweep_estimates_without_asking(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main([*SWEEP, "--estimate"]) == 0
+
+    def most_calls(text):
+        return int(re.search(r"^calls +([\d,]+)", text, re.M)[1].replace(",", ""))
+
+    assert main([*SWEEP, "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "64 runs: 8 settings, 4 tasks; 0 are finished" in said
-    assert "a simulated model: free" in said
+    assert "64 runs of sim/game24, a simulated model: free: 8 settings, 4 tasks" in said
+    assert "left: 64 of 64 runs" in said
+    assert "expected" not in said
     assert not [*tmp_path.iterdir()]
-    most = int(re.search(r"at most ([\d,]+) calls", said)[1].replace(",", ""))
+    assert main([*SWEEP, "--pilot", "2"]) == 0
+    piloted = capsys.readouterr().out
+    assert "left: 48 of 64 runs" in piloted
+    assert "expected from 2 finished tasks" in piloted
+    assert most_calls(piloted) < most_calls(said)
+    assert main([*SWEEP, "--pilot", "5"]) == 2
+    assert "pilot must be 1 to 4, the number of tasks: got 5." in capsys.readouterr().err
     assert main(SWEEP) == 0
     runs = tl.load(tmp_path / "runs" / "hands")
-    assert 0 < sum(run.usage.calls for run in runs) <= most
+    assert 0 < sum(run.usage.calls for run in runs) <= most_calls(said)
     capsys.readouterr()
-    assert main([*SWEEP, "--estimate"]) == 0
+    assert main([*SWEEP, "--dry-run"]) == 0
     after = capsys.readouterr().out
-    assert "64 are finished" in after
-    assert "at most 0 calls" in after
+    assert "left: 0 of 64 runs" in after
+    assert most_calls(after) == 0
 
 
 def test_sweep_interrupted_says_how_to_go_on_and_does(tmp_path):

@@ -63,7 +63,7 @@ def test_jedi_lists_the_names(code, some, objects):
 
 
 @pytest.mark.filterwarnings("ignore")  # jupyter_client's own
-def test_a_kernel_lists_the_names(tmp_path):
+def test_a_kernel_lists_the_names_and_shows_the_settings(tmp_path):
     kernels, client = manager.start_new_kernel(
         kernel_name="python3", env={"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     )
@@ -79,6 +79,17 @@ def test_a_kernel_lists_the_names(tmp_path):
             names = {name.removeprefix(start) for name in found}
             assert some in names
             assert not OF_PYDANTIC & names
+        for name, row in [
+            ("tl.BeamSearch", "width (int >= 1 | None, default 2): Thoughts kept"),
+            ("tl.Budget", "usd (float >= 0 | None, default None): What the calls would cost"),
+            ("search", "temperature (float in [0, 2] | None, default None): Sampling temperature"),
+            ("tl.Lab", "timeout (float | None, default 120.0): Seconds"),
+            ("tl", "tl.Explorer(run)"),
+        ]:
+            answer = client.inspect(name, reply=True, timeout=120)["content"]
+            text = answer["data"]["text/plain"]
+            assert row in text
+            assert "FieldInfo" not in text
     finally:
         client.stop_channels()
         kernels.shutdown_kernel(now=True)

@@ -1,4 +1,4 @@
-"""The code in the README, the guides, CONTRIBUTING and the recipes runs as it stands there."""
+"""The code in the README and the guides runs as it stands there."""
 
 import json
 import re
@@ -12,23 +12,25 @@ import distributed
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from support import ROOT, TASK, Scripted, mostly_nightly, run
 from support.pages import blocks, execute
 from support.providers import Providers, Said
-from support.redis_server import RedisServer
 from support.serving import process
 
 import tot_lab as tl
-from tot_lab.core.records import parent_of
 from tot_lab.testing import check_strategy
 
 CLUSTER = "docs/how-to/cluster.md"
+EXTEND = "docs/how-to/extend.md"
 SERVE = "docs/how-to/serve.md"
 PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 LONG = "docs/concepts/sweeps_and_statistics.md"
 BRIDGES = ("docs/how-to/inspect.md", "docs/how-to/mcp.md", "docs/how-to/traces.md", "docs/how-to/trackers.md")
 """Their code needs other packages, and is executed by the tests of `interop` and `tools`."""
-EXECUTED = [page for page in PAGES if page not in (CLUSTER, *BRIDGES) and blocks(page)]
+SHARE = "docs/how-to/share.md"
+"""Followed by two people in `apps/slow/test_sharing.py`."""
+EXECUTED = [page for page in PAGES if page not in (CLUSTER, SHARE, *BRIDGES) and blocks(page)]
 FIGURE, WIDGET = "application/vnd.plotly.v1+json", "application/vnd.jupyter.widget-view+json"
 SERVER, REWARDS = "http://localhost:8000/v1", "http://localhost:8001/v1"
 """The addresses of servers in the pages."""
@@ -243,19 +245,15 @@ def test_the_experiment_of_the_guide_is_what_the_guide_says(tmp_path, monkeypatc
 
 @pytest.mark.nightly
 def test_the_cluster_page_runs_on_a_cluster(tmp_path, monkeypatch):
-    """With a Redis and a scheduler of this machine at the addresses that it names."""
+    """With a scheduler of this machine at the address that it names."""
     monkeypatch.chdir(tmp_path)
     page, _ = blocks(CLUSTER)
-    redis = RedisServer(tmp_path, requirepass="password")
-    with Providers(lambda asked: Said("Answer: 4")) as server, ExitStack() as after:
-        after.callback(redis.stop)
+    with Providers(lambda asked: Said("Answer: 4")) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         monkeypatch.setenv("OPENAI_BASE_URL", server.base("openai"))
         one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
         with distributed.LocalCluster(**one) as cluster:
-            code = page.replace("redis://:password@10.0.0.5:6379/0", redis.url)
-            code = code.replace("tcp://10.0.0.5:8786", cluster.scheduler_address)
-            names = execute(code, {})
+            names = execute(page.replace("tcp://10.0.0.5:8786", cluster.scheduler_address), {})
             distributed.default_client().close()
         assert names["sweep"].df().answer.tolist() == ["4"]
 
@@ -269,29 +267,52 @@ def test_the_script_of_the_cluster_page_ends_cleanly(tmp_path):
     assert all(line.startswith("sweep sweep: ") for line in done.stderr.splitlines()), done.stderr
 
 
-def test_the_strategy_in_contributing_runs():
-    code, _, held = blocks("CONTRIBUTING.md")
-    names = {name: getattr(tl, name) for name in tl.__all__ if name != "plot_tree"}
-    twice = execute(code, {**names, "parent_of": parent_of})["Twice"]
+def block_with(words: str) -> str:
+    """The only block of the guide that contains `words`."""
+    (code,) = [code for code in blocks(EXTEND) if words in code]
+    return code
+
+
+def test_the_strategy_of_the_guide_makes_the_calls_that_it_states(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    twice = execute(block_with("class Twice("), {"tl": tl, "task": TASK})["Twice"]
     got = run(twice())
     assert got.usage.calls == twice().max_calls(TASK) == 2
     assert got.answer
-    execute(held, {"Twice": twice})["test_twice"]()
+
+
+def test_the_error_about_an_evaluator_is_two_lines_below_the_cell(kernel):
+    """IPython shows where the user's code is wrong, the right signature, and no code of the library."""
+    cell = nbformat.v4.new_code_cell(
+        "import tot_lab as tl\ndef half(path):\n    return 0.5\ntl.TreeOfThoughts(evaluate=half)"
+    )
+    kernel.nb = nbformat.v4.new_notebook(cells=[cell])
+    with pytest.raises(CellExecutionError):
+        kernel.execute_cell(cell, 0)
+    (error,) = cell.outputs
+    shown = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(error.traceback))
+    assert "----> 4 tl.TreeOfThoughts(evaluate=half)" in shown
+    assert ".py" not in shown
+    first, second = shown.splitlines()[-2:]
+    assert first.endswith("evaluator 'half' has the wrong arguments: got (path).")
+    assert second.startswith("It must be (task, path) -> score, or (task, paths) -> scores")
 
 
 @pytest.mark.nightly
-def test_the_search_in_contributing_keeps_the_contract():
-    _, code, _ = blocks("CONTRIBUTING.md")
-    by_score = execute(code, {})["ByScore"]
-    check_strategy(tl.TreeOfThoughts(search=by_score(width=4)))
-    search = tl.TreeOfThoughts(search=by_score(width=4), stop=tl.Stop(solved=None, depth=2))
-    assert run(search).stop_reason == "limit:depth"
+@pytest.mark.parametrize("name", ["beam", "random_beam", "ByScore"])
+def test_the_searches_of_the_guide_keep_the_contract(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = block_with(f"class {name}(" if name == "ByScore" else f"def {name}(")
+    made = execute(code, {"tl": tl})[name]
+    search = made(width=4) if name == "ByScore" else made
+    check_strategy(tl.TreeOfThoughts(search=search))
+    deep = tl.TreeOfThoughts(search=search, stop=tl.Stop(solved=None, depth=2))
+    assert run(deep).stop_reason == "limit:depth"
 
 
 @pytest.mark.nightly
-def test_the_domain_in_the_recipe_is_searchable():
-    (code,) = blocks("tests/README.md")
-    domain = execute(code, {"tl": tl})["Countdown"]()
+def test_the_domain_of_the_guide_is_searchable():
+    domain = execute(block_with("class Countdown("), {"tl": tl})["Countdown"]()
     task = tl.Task(domain=domain, question="7")
 
     def reply(call):

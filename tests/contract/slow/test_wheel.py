@@ -47,10 +47,21 @@ def test_the_wheel_holds_everything_and_no_more(installed):
         "notebooks/30_your_own_strategy.ipynb",
         "notebooks/25_deep_think.ipynb",
         "data/15_real_models.jsonl.gz",
+        "docs/README.md",
+        "docs/how-to/other_logs.md",
     }
     assert {f"tot_lab/examples/{name}" for name in shipped} < names
     outside = ("tests", "benchmarks", "tot_lab/views/explorer/js")
     assert not [name for name in names if name.startswith(outside)]
+
+
+@pytest.mark.nightly
+def test_the_hint_about_an_extra_works_without_an_index(tmp_path):
+    """pip takes the extra of the installed package, however it was installed."""
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--dry-run", "tot-lab[parquet]"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert "Requirement already satisfied: pyarrow" in done.stdout
+    assert "Would install" not in done.stdout
 
 
 @pytest.mark.nightly

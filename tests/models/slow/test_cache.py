@@ -649,9 +649,9 @@ def test_an_exported_file_is_not_written_to(tmp_path):
 def test_an_estimate_says_what_the_cache_holds(tmp_path):
     end = scripted()
     lab = tl.Lab(end, runs=None, cache=tmp_path)
-    assert wait(lab.estimate(SEARCH, TASK)) == (SEARCH.max_calls(TASK), 0, False)
+    assert wait(lab.estimate(SEARCH, TASK))[:3] == (SEARCH.max_calls(TASK), 0, False)
     made = wait(lab.run(SEARCH, TASK))
-    assert wait(lab.estimate(SEARCH, TASK)) == (SEARCH.max_calls(TASK), made.usage.calls, True)
+    assert wait(lab.estimate(SEARCH, TASK))[:3] == (SEARCH.max_calls(TASK), made.usage.calls, True)
     assert calls_in(end) == made.usage.calls - sum(
         line.e.name == "call.joined" or line.e.name == "call.cached"
         for line in made.lines

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ def answers(model: Local, *calls: Call, observer: CallObserver | None = None) ->
 @pytest.fixture(scope="module")
 def model() -> Any:
     """One small model for all tests, and no server when they are over."""
+    with warnings.catch_warnings(action="ignore"):
+        gc.collect()  # what the tests of other files have left open
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOT_LAB_MODELS", str(WEIGHTS.parent))
         made = Local(weights=NAME)

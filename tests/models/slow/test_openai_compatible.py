@@ -440,7 +440,9 @@ def test_names_stand_for_servers():
 
 def test_a_missing_server_or_model_is_found_before_the_first_call(server):
     model = direct(server, base_url="http://127.0.0.1:9/v1")
-    assert wait(model.problem()) == "No server answers at http://127.0.0.1:9/v1 for gpt-4.1-mini"
+    assert wait(model.problem()) == (
+        "No server answers at http://127.0.0.1:9/v1 for gpt-4.1-mini. Start it, or set base_url of the model"
+    )
     server.pages["/v1/models"] = {"data": [{"id": "qwen"}]}
     at = server.base("openai")
     assert wait(direct(server).problem()) == f"The server at {at} has no model gpt-4.1-mini: got qwen"

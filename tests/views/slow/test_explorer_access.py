@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support import mostly_nightly
 from support.browser import offline_pages, soon
-from support.explorer import APP, AXE, agent, game
+from support.explorer import APP, AXE, agent, carried_out, game
 
 import tot_lab as tl
 from tot_lab.views.report import report_html
@@ -17,7 +16,20 @@ FOCUSED = "document.activeElement"
 def runs():  # requested before `chrome`: no run can be made while Playwright holds the event loop
     search = tl.TreeOfThoughts(answer="best_leaf")
     other = tl.TreeOfThoughts(answer="best_leaf", search=tl.BeamSearch(width=1))
-    return game(search, "1 4 8 8"), game(other, "1 4 8 8"), agent(tl.PlanExecute())
+    deep = carried_out("sim/constrained", tl.DeepThink(), tl.domains.constrained_tasks(2)[1])
+    return game(search, "1 4 8 8"), game(other, "1 4 8 8"), agent(tl.PlanExecute(), task=1), deep
+
+
+LOOKS = [(scheme, width) for width in (1300, 390) for scheme in ("light", "dark", "forced")]
+
+
+def look(page, scheme, width):
+    """Show a page in light, dark or forced colours, on a wide screen or a phone."""
+    page.emulate_media(
+        color_scheme="dark" if scheme == "dark" else "light",
+        forced_colors="active" if scheme == "forced" else "none",
+    )
+    page.set_viewport_size({"width": width, "height": 860})
 
 
 def serious(page, scheme="light"):
@@ -38,19 +50,13 @@ def views_of(page):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("scheme", "width"),
-    mostly_nightly(
-        [("light", 1300), ("dark", 390), ("light", 390), ("dark", 1300)], [("light", 1300), ("dark", 390)]
-    ),
-)
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
 def test_axe_finds_no_serious_violation_on_any_view(runs, opened, scheme, width):
-    search, other, plans = runs
+    search, other, plans, deep = runs
     seen = set()
-    for some in ([search, other], [plans]):
+    for some in ([search, other], [plans], [deep]):
         page = opened(*some)
-        page.emulate_media(color_scheme=scheme)
-        page.set_viewport_size({"width": width, "height": 860})
+        look(page, scheme, width)
         for view in views_of(page):
             page.evaluate(f"{APP}.show([])")
             assert serious(page, scheme) == [], view
@@ -69,9 +75,23 @@ def test_axe_finds_no_serious_violation_on_any_view(runs, opened, scheme, width)
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+def test_axe_finds_no_serious_violation_on_the_page_of_a_sweep(swept, opened_sweep, scheme, width):
+    page = opened_sweep(swept)
+    look(page, scheme, width)
+    page.locator(".tl-run").first.click()
+    page.wait_for_selector(".tl-root [role=tree]")
+    page.wait_for_timeout(200)
+    assert serious(page, scheme) == []
+    page.get_by_role("button", name="table").click()
+    page.wait_for_selector(".tl-table")
+    assert serious(page, scheme) == []
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_serious_violation_in_a_report(runs, chrome, tmp_path, scheme):
-    path = report_html(runs, tmp_path / "report.html")
+    path = report_html(runs[:3], tmp_path / "report.html")
     with offline_pages(chrome) as open_file:
         page = open_file(path, color_scheme=scheme)
         page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -152,6 +172,7 @@ def test_keys_alone_suffice_in_the_steps_the_plan_and_the_timeline(runs, opened)
     press_button(page, "timeline")
     tab_to(page, "one.matches('canvas')")
     order = list(dict.fromkeys(line.e.node for line in run.lines if isinstance(line.e, tl.Call)))
+    assert len(order) > 2
     page.evaluate(f"{APP}.show([])")
     for id in order[:3]:
         page.keyboard.press("ArrowRight")
@@ -175,7 +196,7 @@ def test_keys_alone_suffice_to_compare(runs, opened):
     soon(lambda: "b:0.0" in selected(page))
     tab_to(page, "one.matches('.tl-differences .tl-item')")
     page.keyboard.press("Enter")
-    first = page.locator(".tl-differences .tl-item b").first.text_content()
+    first = page.locator(".tl-differences .tl-item b").first.text_content().removeprefix("thought ")
     soon(lambda: first in [id.removeprefix("b:") for id in selected(page)])
 
 

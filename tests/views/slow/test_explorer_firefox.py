@@ -79,7 +79,7 @@ def test_a_plan_is_drawn(firefox, tmp_path):
     run = run_plan(model)
     opened(firefox, run, tmp_path)
     firefox.click("plan")
-    soon(lambda: [card[:4] for card in text(firefox, ".tl-card b")] == ["✓ s1", "✓ s2"])
+    soon(lambda: [card[:4] for card in text(firefox, ".tl-card b.tl-what")] == ["✓ s1", "✓ s2"])
 
 
 def test_a_sweep_opens_its_runs(firefox, tmp_path):

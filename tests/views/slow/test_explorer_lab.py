@@ -68,7 +68,7 @@ def drawn(book: Notebook, which: int = 0) -> dict:
     )
 
 
-TREE = """{{node.id: [node.parent, node.depth, node.score, node.state, node.text]
+TREE = """{{node.id: [node.parent, node.depth, node.score if node.parent else None, node.state, node.text]
     for node in tl.Tree.of([line.e for line in {run}.lines[:{step}]])}}"""
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 from support.browser import Notebook, soon
+from support.explorer import AXE
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # jupyter_client's own
@@ -169,3 +170,20 @@ def test_it_is_readable_in_light_and_dark(notebook):
     soon(lambda: book.page.evaluate(brightness)[1] < 0.5)
     ink, paper = book.page.evaluate(brightness)
     assert ink - paper > 0.6
+
+
+@pytest.mark.nightly
+def test_axe_finds_no_serious_violation_in_the_panel(notebook):
+    book = notebook(SIMULATED)
+    book.run(0)
+    button(book, "Run").wait_for()
+    button(book, "Run").click()
+    finished(book)
+    book.page.add_script_tag(path=AXE)
+    for forced, width in (("none", 1300), ("none", 390), ("active", 1300), ("active", 390)):
+        book.page.emulate_media(forced_colors=forced)
+        book.page.set_viewport_size({"width": width, "height": 860})
+        book.page.wait_for_timeout(300)
+        found = book.page.evaluate("axe.run(document.querySelector('.jp-OutputArea'))")["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in serious] == []

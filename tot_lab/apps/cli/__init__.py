@@ -24,6 +24,8 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any, NoReturn
 
 from tot_lab._version import __version__
@@ -88,7 +90,9 @@ def _main(argv: Sequence[str] | None) -> int:
         return 130
     except Exception as error:  # the shell shows one line instead of a traceback
         expected = isinstance(error, OSError | ValueError | CacheError | ImportError)
-        message = str(error) if expected else format_error(error)
+        at = extract_tb(error.__traceback__)[-1]  # for a mistake in an extension
+        place = f"line {at.lineno} of {at.name} in {Path(at.filename).name}"
+        message = str(error) if expected else f"{format_error(error)} ({place})"
         if isinstance(error, OSError) and error.filename:  # leaves out the error number
             message = f"{error.filename2 or error.filename}: {error.strerror}"
         print(f"tot-lab: {scrubbed(message)}", file=sys.stderr)

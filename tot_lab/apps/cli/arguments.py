@@ -338,7 +338,11 @@ def command(
 def add_runs(parser: Any) -> None:
     """Add the positional argument `RUN`."""
     parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="a run's journal, or a folder of journals"
+        "runs",
+        nargs="+",
+        type=Path,
+        metavar="RUN",
+        help="a run's journal, or a folder of runs and sweeps",
     )
 
 

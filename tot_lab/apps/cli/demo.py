@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
     """Add the commands `demo` and `notebooks`."""
     demo = command(commands, "demo", "run 20 searches on a simulated model and write a report", _demo)
     demo.add_argument("folder", nargs="?", default="demo", type=Path, help="output folder (default: demo)")
-    notebooks = command(commands, "notebooks", "copy the notebooks and their data", _notebooks)
+    notebooks = command(commands, "notebooks", "copy the notebooks, their data and the guides", _notebooks)
     notebooks.add_argument("folder", type=Path, metavar="DIR", help="target folder")
 
 
@@ -84,7 +84,7 @@ def demo_table(runs: Sequence[Run]) -> Coloured:
 
 
 def copy_notebooks(folder: Path) -> None:
-    """Copy the notebooks to `folder/notebooks` and their data to `folder/data`.
+    """Copy the notebooks, their data and the guides that they link to `folder`.
 
     Raises:
         FileExistsError: A target file exists. Nothing is copied.
@@ -92,8 +92,13 @@ def copy_notebooks(folder: Path) -> None:
     package = Path(tot_lab.__file__).parent
     source = package / "examples"  # only an installed package contains this folder
     source = source if source.is_dir() else package.parent
-    files = [*sorted((source / "notebooks").glob("*.ipynb")), *sorted((source / "data").glob("*"))]
-    targets = [folder / file.parent.name / file.name for file in files]
+    files = [
+        file
+        for glob in ("notebooks/*.ipynb", "data/*", "docs/**/*.md", "docs/pictures/**/*")
+        for file in sorted(source.glob(glob))
+        if file.is_file()
+    ]
+    targets = [folder / file.relative_to(source) for file in files]
     for target in targets:
         if target.exists():
             raise FileExistsError(f"{target} already exists. Choose another folder.")

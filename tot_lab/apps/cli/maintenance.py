@@ -6,6 +6,9 @@ Cached calls are deleted only with `--yes`, and a mistyped path does not create 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +78,36 @@ _ELSEWHERE = {
 }
 
 
+def _export(file: Path, journals: Sequence[Path], cache: Cache) -> int:
+    """Export the calls of runs, and print what the file contains and what it lacks. Returns 1 if calls of
+    real models are not in the cache.
+    """
+    runs = [load_run(path) for path in journals]
+    made = export_calls(file, runs, cache)
+    print(f"{file}: {made.calls:,} calls of {made.runs:,} runs")
+    for folder, count in Counter(path.parent for path in journals).items():
+        print(f"{count:>10,} runs in {folder}")
+    if made.failed:
+        print(f"not in the file: {made.failed:,} failed calls, which are only in the journals")
+    if made.uncached:
+        print(
+            f"not in the file: {made.uncached:,} calls that were not cached: those of simulated models, "
+            f"functions and tools with effects are made again"
+        )
+    if made.lost:
+        print(
+            f"missing: {sum(made.lost.values()):,} calls of {len(made.lost):,} runs are not in the cache "
+            f"{cache.path}:",
+            file=sys.stderr,
+        )
+        names = {run.id: path for run, path in zip(runs, journals, strict=True)}
+        for name, count in made.lost.items():
+            print(f"{count:>10,} of {names[name]}", file=sys.stderr)
+    return int(bool(made.lost))
+
+
 def _cache(args: argparse.Namespace) -> int:
-    """Carry out `tot-lab cache`. Returns 1 if `verify` finds a damaged entry."""
+    """Carry out `tot-lab cache`. Returns 1 if `verify` finds a damaged entry, or `export` misses calls."""
     cache = Cache(args.cache) if args.action in ("import", "merge") else existing_cache(args.cache)
     if args.action == "stats":
         found = contents_of(cache)
@@ -90,8 +121,7 @@ def _cache(args: argparse.Namespace) -> int:
         print("\n".join(wrong) or f"{cache.path}: all entries are intact")
         return int(bool(wrong))
     elif args.action == "export":
-        runs = [load_run(path) for path in find_journals(args.runs)]
-        print(f"{args.file}: {export_calls(args.file, runs, cache):,} calls of {len(runs)} runs")
+        return _export(args.file, find_journals(args.runs), cache)
     elif args.action in ("import", "merge"):
         new, known = import_calls(
             cache, existing_cache(args.file if args.action == "import" else args.folder)

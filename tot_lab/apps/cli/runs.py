@@ -19,7 +19,7 @@ from tot_lab.analysis.sweep_tables import csv
 from tot_lab.apps.cli.arguments import InvalidArgument, add_cache, add_runs, command, existing_cache
 from tot_lab.core.files import write_whole
 from tot_lab.models import CacheError
-from tot_lab.record.importers import load
+from tot_lab.record.importers import load, run_files
 from tot_lab.record.journal import JournalError
 from tot_lab.views.explorer.page import save_html
 from tot_lab.views.explorer.sweep_page import save_html as save_sweep
@@ -114,13 +114,10 @@ def _describe_formats() -> str:
 
 
 def find_journals(paths: Sequence[Path]) -> list[Path]:
-    """Return the journals in `paths`. A folder is replaced by the non-empty journals in it."""
-    found: list[Path] = []
-    for path in paths:
-        found += sorted(f for f in path.glob("*.jsonl") if f.stat().st_size) if path.is_dir() else [path]
-    if not found:
-        raise FileNotFoundError(f"No runs found in {', '.join(map(str, paths))}.")
-    return found
+    """Return the journals in `paths`. A folder is replaced by the non-empty journals in it and in the folders
+    in it, such as those of sweeps.
+    """
+    return [file for path in paths for file in (run_files(path, (".jsonl",)) if path.is_dir() else [path])]
 
 
 def load_run(path: Path) -> Run:

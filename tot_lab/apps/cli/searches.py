@@ -33,6 +33,7 @@ from tot_lab.apps.cli.arguments import (
 from tot_lab.apps.cli.colour import run_in_colour
 from tot_lab.apps.cli.help import PartHelp
 from tot_lab.core.extras import requires
+from tot_lab.lab.sweeps.estimates import estimate_sweep
 from tot_lab.lab.sweeps.progress import progress
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.cache import MODES
@@ -63,7 +64,7 @@ examples:
       baselines --tasks game24 count=40 --model sim/game24 --repeats 2 \\
       --name beams --out beams.csv
   tot-lab sweep self_consistency attempts=1,5,20 --tasks problems.jsonl \\
-      question=q answer=a grade=number --model gpt-4.1-mini --estimate
+      question=q answer=a grade=number --model gpt-4.1-mini --dry-run
 
 Repeat the same command to continue an interrupted sweep. Finished calls are not
 made again.
@@ -119,7 +120,7 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
         metavar=("FILE", "FIELD=VALUE"),
         help="a .jsonl, .json, .csv or .parquet file: problems.jsonl question=q answer=a grade=number "
         "(number, exact, choice, regex, math or python), or test.parquet format=gsm8k; or tasks of the "
-        "package: game24 count=40, mini_crossword count=24 or creative_writing count=20",
+        "package: game24 count=40",
     )
     what.add_argument(
         "--task",
@@ -145,8 +146,15 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
         help="write the table: .csv or .parquet (one row per run) or .tex (one row per setting); versions, "
         "model and settings are in the file, or for .csv and .tex in a .json beside it",
     )
-    results.add_argument(
-        "--estimate", action="store_true", help="only print the number of calls left; call no model"
+    before = results.add_mutually_exclusive_group()
+    before.add_argument(
+        "--dry-run", action="store_true", help="only print what is left at most; call no model"
+    )
+    before.add_argument(
+        "--pilot",
+        type=integer_from(1),
+        metavar="N",
+        help="run N random tasks, and print what the others are expected to use (2 give a first idea)",
     )
 
 
@@ -245,8 +253,8 @@ def _sweep(args: argparse.Namespace) -> int:
         sweep = Sweep(
             lab.runner, strategies, given, args.repeats, args.name, parse_budget(args.budget), runs=lab.runs
         )
-    if args.estimate:
-        print(asyncio.run(describe_estimate(sweep)))
+    if args.dry_run or args.pilot:
+        print(asyncio.run(describe_estimate(sweep, args.pilot)))
         return 0
     interrupted = False
     try:
@@ -261,9 +269,6 @@ def _sweep(args: argparse.Namespace) -> int:
     if sweep.rows:
         print(table(sweep))
     failed = sum(row.error is not None for row in sweep.rows.values())
-    graded = any(row.score is not None or row.error for row in sweep.rows.values())
-    if not graded and any(task.reference is not None for task in given):
-        print("\nThe tasks have answers but no grading: add grade=number (or exact, choice, math, …).")
     if sweep.in_memory:
         print(f"\n{len(sweep.in_memory):,} runs could not be written; repeat the command to run them again")
     print(f"\njournals: {sweep.folder}/")
@@ -305,7 +310,7 @@ def table(sweep: Sweep) -> str:
         rows.append(
             (
                 line.setting,
-                f"{line.runs:,}",
+                line.counted_runs,
                 f"{rate[0]:.1%}" if rate else "–",
                 f"{rate[1]:.1%} – {rate[2]:.1%}" if rate else "–",
                 "–" if line.calls is None else f"{line.calls:,.1f}",
@@ -324,22 +329,15 @@ def _name(gateway: Gateway) -> str:
     return gateway.model.name if isinstance(gateway.model, Endpoint) else str(gateway.settings["kind"])
 
 
-async def describe_estimate(sweep: Sweep) -> str:
-    """Describe the number and the cost of the calls that a sweep still has to make."""
-    left = await sweep.estimate()
-    calls = "an unknown number of calls" if left.calls is None else f"at most {left.calls:,} calls"
-    simulated = ", a simulated model: free" if isinstance(sweep.runner.gateway.model, Simulated) else ""
-    cost = (
-        "not known before a run of each setting is finished"
-        if left.cost is None
-        else f"about {money(left.cost)}"
-    )
+async def describe_estimate(sweep: Sweep, pilot: int | None) -> str:
+    """Describe what a sweep still has to use, after `pilot` tasks if it is given."""
+    with argument_errors():
+        estimate = await estimate_sweep(sweep, pilot or 0)
+    free = ", a simulated model: free" if isinstance(sweep.runner.gateway.model, Simulated) else ""
     return "\n".join(
         [
-            f"{left.runs:,} runs: {len(sweep.settings):,} settings, {len(sweep.tasks):,} tasks; "
-            f"{left.finished:,} are finished",
-            f"left: {calls} of {_name(sweep.runner.gateway)}{simulated}",
-            f"already in the cache: at least {left.cached:,} of them",
-            *([] if simulated else [f"cost, if each call were paid: {cost}"]),
+            f"{len(sweep.cells):,} runs of {_name(sweep.runner.gateway)}{free}: {len(sweep.settings):,} "
+            f"settings, {len(sweep.tasks):,} tasks",
+            str(estimate),
         ]
     )

@@ -222,6 +222,10 @@ class General(Domain):
             return verdict(self.grading(answer, task.reference), f"grade {self.grading.name!r}")
         return GRADERS[self.grading].grade(task, answer)
 
+    def why_ungraded(self, task: Task) -> str:
+        lacks = self.grading is None and task.reference is not None and type(self).grade is General.grade
+        return "pass grade= (number, exact, choice, math, …)" if lacks else ""
+
     def expected(self, task: Task) -> Any:
         """Return the reference. Returns `None` if it is a pattern or code, which many answers satisfy."""
         return None if self.grading in ("regex", "python") else task.reference

@@ -8,20 +8,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from tot_lab.core.calls import html_text
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.record.run import money
-from tot_lab.record.waiting import notebook_display
+from tot_lab.record.waiting import is_silenced, notebook_display
 
 REFRESH = 1.0
 """Seconds between two updates in a notebook."""
 
 SILENT = 30.0
-"""Seconds after which a sweep that writes to a file or a pipe prints a line even if no run has finished.
-
-Later intervals grow to a tenth of the elapsed time.
-"""
+"""Seconds after which a sweep that writes to a file or a pipe prints a line even if no run has finished."""
 
 
 @contextmanager
@@ -30,6 +28,9 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
 
     It needs a running event loop.
     """
+    if is_silenced():
+        yield lambda: None
+        return
     display = notebook_display()
     if display is None and not sys.stderr.isatty():
         lines = _Lines(sweep)
@@ -64,19 +65,35 @@ def progress(sweep: Sweep) -> Iterator[Callable[[], None]]:
     finally:
         bar.close()
         if handle:
-            # The cell may show the table as its result.
             show(sweep.headline(), f"<p>{html_text(sweep.headline())}</p>")
+            _clear_if_result(sweep, lambda: show("", ""))
+
+
+def _clear_if_result(sweep: Sweep, clear: Callable[[], None]) -> None:
+    """Call `clear` at the end of the cell if its result is the sweep, which then shows the same line."""
+    from IPython import get_ipython  # noqa: PLC0415
+
+    events: Any = get_ipython().events
+
+    def after(cell: Any) -> None:
+        events.unregister("post_run_cell", after)
+        if cell.result is sweep:
+            clear()
+
+    events.register("post_run_cell", after)
 
 
 class _Lines:
-    """Progress lines on stderr: at each tenth of the runs, and after a period without one."""
+    """Progress lines on stderr: one for each tenth of the runs, and one if the first tenth takes long. There
+    are never more lines than runs.
+    """
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
         self.spent = sweep.runner.spent
         self.began = time.monotonic()
-        self.tenths = 0
-        self._write()
+        self.tenths = self.lines = 0
+        self._timer = asyncio.get_running_loop().call_later(SILENT, self._write)
 
     def update(self) -> None:
         """Print a line if another tenth of the runs has finished."""
@@ -90,10 +107,10 @@ class _Lines:
         self._timer.cancel()
 
     def _write(self) -> None:
-        seconds = time.monotonic() - self.began
-        with suppress(OSError, ValueError):  # the pipe was closed
-            print(self._line(seconds), file=sys.stderr, flush=True)
-        self._timer = asyncio.get_running_loop().call_later(max(SILENT, seconds / 10), self._write)
+        self.lines += 1
+        if self.lines <= len(self.sweep.cells):
+            with suppress(OSError, ValueError):  # the pipe was closed
+                print(self._line(time.monotonic() - self.began), file=sys.stderr, flush=True)
 
     def _line(self, seconds: float) -> str:
         sweep = self.sweep

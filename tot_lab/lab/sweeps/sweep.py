@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import Call, Halt, Reply, format_error, is_made
+from tot_lab.core.calls import Call, Reply, format_error, is_made
 from tot_lab.core.files import open_regular
 from tot_lab.core.parts import Part
 from tot_lab.core.records import Line, Note, Position
@@ -38,14 +38,17 @@ from tot_lab.models.stack import Endpoint
 from tot_lab.record.compute import params_in
 from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_journal
 from tot_lab.record.losses import ByRole, losses_of
-from tot_lab.record.run import Run, Usage, load, usage_by_role
+from tot_lab.record.run import Run, Usage, load, replies_of, usage_by_role
 from tot_lab.runtime.gateway import identity_of
 from tot_lab.runtime.recorder import take_away
 from tot_lab.runtime.roles import calling_roles
-from tot_lab.runtime.runner import Estimate, Execution, Runner, check_arguments, resumable
+from tot_lab.runtime.runner import Execution, Runner, check_arguments, resumable
 
 ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable[[], None]], Awaitable[None]]
 """Makes cells of a sweep with a limited number of concurrent runs, and calls the function after each."""
+
+Remotely: TypeAlias = Callable[[Execution], Awaitable["Row"]]
+"""Carries out a run in another process, and returns its row."""
 
 Progress: TypeAlias = Callable[["Sweep"], AbstractContextManager[Callable[[], None]]]
 """Shows the progress of a sweep, and gives a function to call after each run."""
@@ -66,6 +69,10 @@ AGAIN = 0.5
 """Seconds between two looks at a run that another process is making."""
 
 
+class WorkerDied(Exception):
+    """The process that made a run has ended. Its journal holds what is known."""
+
+
 class Cell(NamedTuple):
     """One run of a sweep: the indices of its setting and task, its repeat, and its run id."""
 
@@ -80,7 +87,6 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         sent: Calls that were sent to a model.
-        undeliverable: Calls that no model could receive: a key is missing, or no server answers.
         keys: The beginning of the cache key of each call that was made.
         version: Version of tot_lab that recorded the run.
         losses: By role, the number of calls and of lost results.
@@ -100,7 +106,6 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     paid: float | None = None
     seconds: float = 0.0
     sent: int = 0
-    undeliverable: int = 0
     keys: bytes = b""
     simulated: bool = False
     version: str = ""
@@ -120,36 +125,17 @@ class Counts(NamedTuple):
     """Calls of the finished runs.
 
     Attributes:
-        asked: Calls made by the strategies.
+        asked: Calls made by the strategies. Those that no model could receive do not count.
         distinct: Different calls among them.
         paid: Calls that were sent to a model.
         saved: Calls answered from the cache or by an equal call in flight. A call that was answered in the
-            moment in which its process was killed counts as saved, except on dask workers.
+            moment in which its process was killed counts as saved.
     """
 
     asked: int
     distinct: int
     paid: int
     saved: int
-
-
-class SweepEstimate(NamedTuple):
-    """Calls that a sweep would still make.
-
-    Attributes:
-        runs: Number of runs.
-        finished: Runs that need no further calls.
-        calls: Upper bound of the calls of the other runs, or `None` without a bound.
-        cached: How many of these calls the cache answers, as far as the searches can be followed.
-        cost: USD if every call were paid and a run cost the mean of the finished runs of its setting. `None`
-            without finished runs or prices.
-    """
-
-    runs: int
-    finished: int
-    calls: int | None
-    cached: int
-    cost: float | None
 
 
 class Sweep(SweepMethods):
@@ -248,9 +234,15 @@ class Sweep(SweepMethods):
     # Running.
 
     async def carry_out(
-        self, at_once: int | None, progress: Progress, by_workers: ByWorkers | None = None
+        self,
+        at_once: int | None,
+        progress: Progress,
+        by_workers: ByWorkers | None = None,
+        cells: Sequence[Cell] | None = None,
     ) -> None:
-        """Make the unfinished runs, at most `at_once` at a time, here or with the workers of a cluster."""
+        """Make the unfinished runs of `cells`, by default of all, at most `at_once` at a time, here or with
+        the workers of a cluster.
+        """
         if at_once is not None and at_once < 1:
             raise ValueError(f"at_once must be at least 1 or None: got {at_once}.")
         forget_warnings()
@@ -259,7 +251,7 @@ class Sweep(SweepMethods):
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.runner.gateway.spend_limiter.cap is not None:
             self._count_payments()
-        cells = sorted(self.cells, key=self._turn)
+        cells = sorted(self.cells if cells is None else cells, key=self.turn)
         with progress(self) as update:
             if by_workers is None:
                 await self.make(cells, at_once or self.window(), update)
@@ -276,27 +268,40 @@ class Sweep(SweepMethods):
                 header, lines, _ = read_journal(path)
                 self.runner.count_payments(header, lines)
 
-    async def make(self, cells: Sequence[Cell], at_once: int, update: Callable[[], None]) -> None:
-        """Make the unfinished runs of `cells` in this process. `update` is called after each."""
+    async def make(
+        self,
+        cells: Sequence[Cell],
+        at_once: int,
+        update: Callable[[], None],
+        more: Callable[[], Awaitable[Sequence[Cell]]] | None = None,
+        remotely: Remotely | None = None,
+    ) -> None:
+        """Make the unfinished runs of `cells`, here or `remotely`. `update` is called after each, and `more`
+        for further cells whenever none are waiting, until it returns none.
+        """
         waiting, turn = deque(cells), asyncio.Lock()
 
         async def work() -> None:
-            while waiting:
+            nonlocal more
+            while waiting or more:
                 async with turn:
                     await self._until_needed()
+                    if more and not waiting:
+                        waiting.extend(await more())
+                        more = more if waiting else None
                 if not waiting:
                     return
                 cell = waiting.popleft()
                 try:
-                    await self.finish(cell)
+                    await self.finish(cell, remotely)
                     update()
-                except HeldByAnother:  # the other process will finish it or end
+                except (HeldByAnother, WorkerDied):  # the other process will finish it or end
                     waiting.append(cell)
                     await asyncio.sleep(AGAIN)
 
         with seldom_collecting():
             async with asyncio.TaskGroup() as workers:
-                for _ in range(min(at_once, len(cells))):
+                for _ in range(at_once if more else min(at_once, len(cells))):
                     workers.create_task(work())
 
     async def _until_needed(self) -> None:
@@ -311,7 +316,7 @@ class Sweep(SweepMethods):
             else:
                 return
 
-    def _turn(self, cell: Cell) -> tuple[int, int, float]:
+    def turn(self, cell: Cell) -> tuple[int, int, float]:
         """Return the sort key of a cell: its repeat, its task, and the calls of its setting.
 
         Going task by task keeps an interrupted sweep comparable. The setting with the most calls comes first,
@@ -333,21 +338,24 @@ class Sweep(SweepMethods):
         ]
         return min(max(limits), MAX_UNDER_WAY)
 
-    async def finish(self, cell: Cell) -> None:
+    async def finish(self, cell: Cell, remotely: Remotely | None = None) -> None:
         """Make, continue or only read the run of a cell, and keep its row. Raises `HeldByAnother` if another
-        process makes it.
+        process makes it, and `WorkerDied` if the worker that made it `remotely` died.
         """
         strategy, task = self.part(cell)
         path = self.path(cell)
         execution: Execution | None = None
-        error = None
+        error = row = None
         try:
             execution = await self._execution(cell, strategy, task, path)
             self._under_way.add(execution)
-            await execution.carry_out()
+            if remotely is None or execution.is_over:
+                await execution.carry_out()
+            else:
+                row = await remotely(execution)
             if execution.is_over:
                 await asyncio.sleep(0)  # lets a cancellation in while finished runs are read
-        except HeldByAnother:
+        except (HeldByAnother, WorkerDied):
             raise
         except (Exception, asyncio.CancelledError) as failed:
             task_here = asyncio.current_task()
@@ -361,10 +369,10 @@ class Sweep(SweepMethods):
             return
         self.found += execution.is_over
         run = self.whole(execution.run, cell)
-        if not task.domain.is_bounded(task):  # other runs go on while it is graded
+        if row is None and not task.domain.is_bounded(task):  # other runs go on while it is graded
             with suppress(Exception):  # `row_of` reports the error
                 await asyncio.to_thread(getattr, run, "grade")
-        self.rows[cell.run_id] = self.row_of(run, error)
+        self.rows[cell.run_id] = self.row_of(run, error) if row is None else row
         if run.path is None:
             self.in_memory[cell.run_id] = run
 
@@ -416,7 +424,6 @@ class Sweep(SweepMethods):
             *usage,
             run.seconds,
             len(keys.keys() - not_sent(run.lines)),
-            len(_noted(run.lines, "call.not_sent")),
             b"".join(keys.values()),
             run.simulated,
             run.header.version,
@@ -454,7 +461,7 @@ class Sweep(SweepMethods):
         return model if isinstance(model, Part) else self.runner.gateway.model_of(model)
 
     def finished(self, cell: Cell) -> Run | None:
-        """Return the finished run of a cell from its journal, or `None` if something is left to do.
+        """Return the finished run of a cell, or `None` if something is left to do.
 
         Raises:
             OSError: If the journal cannot be opened.
@@ -462,43 +469,10 @@ class Sweep(SweepMethods):
         """
         path = self.path(cell)
         if path is None or not begun(path):
-            return None
+            return self.in_memory.get(cell.run_id)
         header, lines, _ = read_journal(path)
         kept = resumable(lines, asking=self.runner.gateway.mode != "replay")
         return self.whole(Run(header, lines, path), cell) if kept is None else None
-
-    async def estimate(self) -> SweepEstimate:
-        """Predict the remaining calls without sending or recording anything."""
-        costs: dict[int, list[float | None]] = {}
-        left: list[Cell] = []
-        for cell in self.cells:
-            with suppress(JournalError, OSError):  # its row will show the error, without any call
-                done = self.finished(cell)
-                if done is None:
-                    left.append(cell)
-                else:
-                    costs.setdefault(cell.setting, []).append(done.usage.cost)
-        calls: float = 0
-        cached = 0
-        for cell in left:
-            caps = [] if self.budget is None or self.budget.calls is None else [self.budget.calls]
-            try:
-                estimate = await self.runner.estimate(*self.part(cell), repeat=cell.repeat)
-            except Halt:  # the cache cannot be read
-                raise
-            except Exception:  # the run will report a bug in the strategy
-                estimate = Estimate(None, 0, whole=False)
-            caps += [] if estimate.calls is None else [estimate.calls]
-            cached += estimate.cached
-            calls += min(caps, default=math.inf)
-        means = [mean(costs.get(cell.setting, [])) for cell in left]
-        return SweepEstimate(
-            len(self.cells),
-            len(self.cells) - len(left),
-            None if calls == math.inf else int(calls),
-            cached,
-            None if None in means else math.fsum(mean for mean in means if mean is not None),
-        )
 
     # Results.
 
@@ -509,11 +483,10 @@ class Sweep(SweepMethods):
 
         rows = self.rows.values()
         calls, sent = sum(row.calls for row in rows), sum(row.sent for row in rows)
-        saved = calls - sent - sum(row.undeliverable for row in rows)
         # A set would take 100 bytes a key, and numpy.unique builds one.
         keys = numpy.sort(numpy.frombuffer(b"".join(row.keys for row in rows), dtype=f"u{KEY}"))
         distinct = int(numpy.count_nonzero(keys[1:] != keys[:-1])) + bool(len(keys))
-        return Counts(calls, distinct, sent, saved)
+        return Counts(calls, distinct, sent, calls - sent)
 
     def run(self, row: Any) -> Run:
         """Return the run of a row of `df()` or of a run id. Raises `LookupError` if there is none."""
@@ -551,13 +524,9 @@ def not_sent(lines: Sequence[Line]) -> set[Position]:
     """Return the positions of the calls that were answered by the cache or by an equal call in flight, or
     that no model could receive.
     """
-    return _noted(lines, "call.cached", "call.joined", "call.not_sent")
-
-
-def _noted(lines: Sequence[Line], *names: str) -> set[Position]:
-    """Return the positions of the calls with a note of one of these names."""
     notes = (line.e for line in lines if isinstance(line.e, Note))
-    return {tuple(note.data["call"]) for note in notes if note.name in names}
+    known = {tuple(note.data["call"]) for note in notes if note.name in ("call.cached", "call.joined")}
+    return known | {place for place, reply in replies_of(lines).items() if not reply.sent}
 
 
 def forget_warnings() -> None:

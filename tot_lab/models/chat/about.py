@@ -74,6 +74,36 @@ def root_in(page: Any, model: str) -> Facts:
     return {"model": _last_part(root)} if isinstance(root, str) and root != model else {}
 
 
+def weights_in(path: str, page: Any) -> Facts:
+    """Return the facts in the page of a server that tell weights apart, {} if there are none.
+
+    The version of a server counts for llama.cpp alone, whose builds quantise and sample differently.
+    """
+    facts = facts_in(path, page)
+    same = {"server"} if facts.get("server") == LLAMA_CPP else {"server", "version"}
+    found = {name: value for name, value in facts.items() if name not in same}
+    return found | _digest_of_path(page.get(PAGES[path][2].get("model", ""))) if found else {}
+
+
+def listed_weights_in(page: Any, model: str) -> Facts:
+    """Return the facts in a server's list of models that tell the weights of `model` apart.
+
+    They are vLLM's `root` and llama.cpp's `meta`, not `created`: some servers report the present time.
+    """
+    entries = entries_in(page)
+    entry = next((entry for entry in entries if entry.get("id") == model), None)
+    if entry is None:
+        entry = entries[0] if len(entries) == 1 else {}  # llama.cpp lists its file and answers to any name
+    root, meta = entry.get("root"), entry.get("meta")
+    found = {"root": _last_part(root), **_digest_of_path(root)} if isinstance(root, str) and root else {}
+    return found | {name: str(count) for name in ("n_params", "size") if (count := count_in(meta, name))}
+
+
+def _digest_of_path(path: Any) -> Facts:
+    """Return what tells two paths with the same last part apart, without the path."""
+    return {"path": _digest(path)} if isinstance(path, str) and _last_part(path) != path else {}
+
+
 def describe(facts: Facts) -> str:
     """Return the facts as one line, such as "llama.cpp b4567, Q4_K - Medium"."""
     named = " ".join(facts[name] for name in ("server", "version") if name in facts)

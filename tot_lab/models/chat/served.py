@@ -10,14 +10,14 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Need
-from tot_lab.models.chat.about import Facts, entries_in, facts_in
+from tot_lab.models.chat.about import Facts, entries_in, facts_in, listed_weights_in, weights_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.failures import shortened
 from tot_lab.models.chat.replies import Answers, Billed, Choice, usd, wanted_back
 from tot_lab.models.connections import opened
 from tot_lab.models.model_table import UNKNOWN_OUTPUT
 from tot_lab.models.providers import checked_url, is_safe_url, key_in_environment, one_url
-from tot_lab.models.stack import Failure
+from tot_lab.models.stack import NO_SERVER, Failure
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -82,7 +82,7 @@ class ServedModel(ChatEndpoint):
         try:
             status, page = await self.look("models")
         except Failure as failure:
-            return f"No server answers at {self.address} for {self.name}" if failure.refused else None
+            return NO_SERVER.format(self.address, self.name, "base_url") if failure.refused else None
         if status == 404 and await self._is_below_v1():
             return f"{self.address} is not the API of {self.name}. Set base_url to {self.address}/v1"
         ids = [entry.get("id") for entry in entries_in(page)] if status == 200 else []
@@ -99,6 +99,17 @@ class ServedModel(ChatEndpoint):
             if status == 200 and (facts := facts_in(path, page)):
                 return facts
         return {}
+
+    async def served_weights(self) -> Facts:
+        if self.revision is not None:
+            return {}
+        _, listed = await self.look("models")
+        found = listed_weights_in(listed, self.served_name)
+        for path in self._reports:
+            status, page = await self.look(path)
+            if status == 200 and (reported := weights_in(path, page)):
+                return found | reported
+        return found
 
     _reports: ClassVar[Sequence[str]] = ()
     """Pages on which the server may report about itself; see about.py."""

@@ -12,6 +12,7 @@ from typing import Any
 from tot_lab.models.chat.about import count_in
 from tot_lab.models.lite_llm.loading import litellm_ready
 from tot_lab.models.providers import HOMES, key_in_environment
+from tot_lab.models.stack import NO_SERVER
 
 
 async def problem_of_service(name: str, provider: str, *, has_key: bool) -> str | None:
@@ -26,7 +27,7 @@ async def problem_of_service(name: str, provider: str, *, has_key: bool) -> str 
 def problem_of_server(name: str, provider: str, base_url: str | None) -> str:
     """Return the message about a custom server that refuses connections."""
     if provider != "ollama_chat":
-        return f"No server answers at {base_url} for {name}"
+        return NO_SERVER.format(base_url, name, "api_base")
     where, wanted = base_url or HOMES[provider], name.partition("/")[2]
     return f"No Ollama server answers at {where} for {wanted}. Start it with `ollama serve`"
 

@@ -25,8 +25,11 @@ def resolved(litellm: ModuleType, name: str) -> tuple[str, str]:
 
 
 def known_of(litellm: ModuleType, name: str) -> Mapping[str, Any]:
-    """Return litellm's table entry of the model, or {}."""
-    model, provider = resolved(litellm, name)
+    """Return litellm's table entry of the model, {} for one that it does not know."""
+    try:
+        model, provider = resolved(litellm, name)
+    except litellm.BadRequestError:
+        return {}
     provider = provider.removesuffix("_chat")
     for key in (name, f"{provider}/{model}", model):
         entry: Mapping[str, Any] | None = litellm.model_cost.get(key)
@@ -52,8 +55,8 @@ def prompt_tokens(litellm: ModuleType, name: str, call: Call) -> int:
     """Return the tokens of the prompt. Counts for tokenizers other than OpenAI's are approximate, so a
     quarter is added.
     """
-    model, provider = resolved(litellm, name)
-    exact = provider == "openai" and bool(known_of(litellm, name))
+    model, provider = resolved(litellm, name) if known_of(litellm, name) else ("", "")
+    exact = provider == "openai"
     counted = litellm.token_counter(
         model=model if exact else "gpt-4o", messages=messages_of(call), tools=tools_of(call) or None
     )

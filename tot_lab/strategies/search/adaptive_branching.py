@@ -13,7 +13,7 @@ from tot_lab.core.tree import Node
 from tot_lab.strategies.search.members import Members
 from tot_lab.strategies.search.posterior import Posterior
 from tot_lab.strategies.search.sampling import Count
-from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.searches import LIMIT_OF_ITERATIONS, Pick, Search, Searching, SearchState
 
 if TYPE_CHECKING:
     from random import Random
@@ -91,6 +91,7 @@ class AdaptiveBranching(Search):
             fresh = state.tree[parent].children[known:]
             update(state, arms, children, fresh)
             members.update(fresh)
+        return LIMIT_OF_ITERATIONS
 
     def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
         return [(1, self.iterations)]

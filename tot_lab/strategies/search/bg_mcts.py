@@ -11,7 +11,7 @@ from pydantic import Field
 from tot_lab.core.thinking import Budget, BudgetLeft
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.sampling import Count
-from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.searches import LIMIT_OF_ITERATIONS, Pick, Search, Searching, SearchState
 from tot_lab.strategies.search.statistics import Statistics
 
 Weight = Annotated[float, Field(ge=0)]
@@ -126,6 +126,7 @@ class BGMCTS(Search):
             known = len(state.tree[parent].children)
             children = yield Pick([parent], 1 if known else None, why=why)
             add(state, findings, children, state.tree[parent].children[known:])
+        return LIMIT_OF_ITERATIONS
 
     def max_expansions(self, branch: int, depth: int) -> int:
         return self.iterations

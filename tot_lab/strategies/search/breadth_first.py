@@ -15,7 +15,7 @@ class BreadthFirst(Search):
     search stops: `stop.patience` counts single expansions here, and levels there.
 
     References:
-        Design M in CONFORMANCE.md (Jido AI), traversal `bfs`.
+        Design M in docs/conformance.md (Jido AI), traversal `bfs`.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("bfs",)

@@ -380,6 +380,13 @@ class FunctionEvaluator(Evaluator):
     function: UserFunction
     """The function. Its name is recorded with each score."""
 
+    @field_validator("function")
+    @classmethod
+    def _takes_task_and_path(cls, function: UserFunction) -> UserFunction:
+        forms = "(task, path) -> score, or (task, paths) -> scores for all new children of a pick"
+        function.expect_arguments("evaluator", 2, forms)
+        return function
+
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         task = sampler.task.without_steps()
         if not inspect.iscoroutinefunction(self.function.wrapped):
@@ -402,6 +409,8 @@ class FunctionEvaluator(Evaluator):
         if reply.error is not None:
             return [], reply.error
         scores = json.loads(reply.text)
+        if not isinstance(scores, list):
+            raise TypeError(f"evaluator {name!r} must return a list with one score per path: got {scores!r}.")
         if len(scores) != len(paths):
             raise ValueError(
                 f"evaluator {name!r} must return one score per path: got {len(scores)} for {len(paths)}"
@@ -438,8 +447,12 @@ class BatchEvaluator(FunctionEvaluator):
         return events
 
 
-def _text(scores: Sequence[Any]) -> str:
-    return json.dumps([_plain(score) for score in scores])
+def _text(scores: Any) -> str:
+    try:
+        plain = [_plain(score) for score in scores]
+    except TypeError:  # no list, which is an error of the run instead of a failed call
+        plain = _plain(scores)
+    return json.dumps(plain, default=repr)
 
 
 def _plain(score: Any) -> Any:

@@ -11,6 +11,7 @@ from tot_lab.core.records import call_failed
 from tot_lab.core.thinking import ThinkingStep
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import (
+    LIMIT_OF_ITERATIONS,
     Pick,
     Search,
     Searching,
@@ -103,7 +104,8 @@ class LATS(Search):
                     asked += 1
                     lessons += yield from reflect(state, id, reward)
             if not statistics.open[state.root]:
-                return
+                return None
+        return LIMIT_OF_ITERATIONS
 
     def max_expansions(self, branch: int, depth: int) -> int:
         return min(self.iterations * depth, expansions_of_all(branch, depth))

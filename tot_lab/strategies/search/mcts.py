@@ -9,7 +9,14 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from tot_lab.strategies.search.sampling import Count
-from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState, expansions_of_all
+from tot_lab.strategies.search.searches import (
+    LIMIT_OF_ITERATIONS,
+    Pick,
+    Search,
+    Searching,
+    SearchState,
+    expansions_of_all,
+)
 from tot_lab.strategies.search.statistics import Statistics
 
 
@@ -50,9 +57,10 @@ class MCTS(Search):
                 kept = yield from state.keep_best(siblings, self.width)
                 expand(state, statistics, parent, kept)
             picks += 1
-            if self.iterations is not None and picks > self.iterations:
-                return
             leaves = select_batch(state, statistics, self.exploration, self.batch)
+            if leaves and self.iterations is not None and picks > self.iterations:
+                return LIMIT_OF_ITERATIONS
+        return None
 
     def max_expansions(self, branch: int, depth: int) -> int:
         most = expansions_of_all(min(branch, self.width or branch), depth)

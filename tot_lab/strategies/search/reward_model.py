@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 from pydantic import field_validator
@@ -110,15 +110,6 @@ class RewardModel(Evaluator):
             if groups:
                 raise ValueError(f"split must have no groups but (?:…): got {split!r}.")
         return split
-
-    @classmethod
-    def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        """Convert a `prompt` without slots, which was the system message up to version 0.1.0."""
-        prompt = settings.get("prompt")
-        if isinstance(prompt, str) and not SLOT.search(prompt):
-            settings = {name: value for name, value in settings.items() if name != "prompt"}
-            settings["system"] = prompt
-        return super().migrated(settings)
 
     def calls_per_thought(self, task: Task) -> int:
         return 1

@@ -15,6 +15,8 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
+from pydantic import field_validator
+
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.logprobs import LOWEST, logprobs_of
 from tot_lab.core.parts import Part, UserFunction, is_function
@@ -51,7 +53,10 @@ class Pick:
 
 
 Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, Any]
-"""A search under way. It returns `None`, or the id of its answer, which replaces that of the answer rule."""
+"""A search under way. It returns `None` if nothing is left to expand, the stop code of a limit of its own
+(`LIMIT_OF_ITERATIONS`), or the id of its answer, which replaces that of the answer rule."""
+
+LIMIT_OF_ITERATIONS = "limit:iterations"
 
 
 class SearchStrategy(Protocol):
@@ -242,6 +247,14 @@ class FunctionSearch(Search):
 
     function: UserFunction
     """The function."""
+
+    @field_validator("function")
+    @classmethod
+    def _takes_state_or_frontier(cls, function: UserFunction) -> UserFunction:
+        forms = "a generator (state) that yields tl.Pick(ids), or a function (tree, frontier) -> ids"
+        count = 1 if inspect.isgeneratorfunction(function.wrapped) else 2
+        function.expect_arguments("search", count, forms)
+        return function
 
     width: Count | None = None
     """Thoughts kept in the frontier after each expansion. `None` keeps all of them. It does not apply to a

@@ -50,11 +50,10 @@ from tot_lab.strategies.search.answers import AnswerRule, BestPath, candidates, 
 from tot_lab.strategies.search.beam_search import BeamSearch
 from tot_lab.strategies.search.evaluators import Evaluator, Value
 from tot_lab.strategies.search.expansion import expand
-from tot_lab.strategies.search.migration import migrate_settings
 from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample
 from tot_lab.strategies.search.sampling import Sampler, error_in
-from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.searches import FunctionSearch, Pick, Search, Searching, SearchState
 from tot_lab.strategies.search.source_names import BEAM_SEARCH, OTHERS, STATE_MACHINE
 from tot_lab.strategies.search.stop import Stop
 
@@ -115,10 +114,6 @@ class TreeOfThoughts(Prompting):
     def _can_evaluate(self) -> Self:
         self.evaluate.for_thoughts_of(self.propose)
         return self
-
-    @classmethod
-    def migrated(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        return migrate_settings(settings)
 
     def recorded_by(self, schema: int) -> dict[str, Any]:
         return {"ends_at_answer": False} if schema < 4 else {}
@@ -187,6 +182,8 @@ class _Run:
     def __init__(self, settings: TreeOfThoughts, task: Task, at: str) -> None:
         self.settings = settings
         self.stop = settings.stop
+        search = settings.search
+        self.name = search.function.name if isinstance(search, FunctionSearch) else search.kind
         self.task = task
         self.at = at
         self.state = SearchState(task, at, settings)
@@ -196,6 +193,7 @@ class _Run:
         self.best: list[float] = []  # the best score after each pick
         self.errors: list[str] = []
         self.halt = ""  # the refusal that ends the search
+        self.limit = ""  # the limit of its own that has ended the search
         self.found: str | None = None  # the answer that the search itself has returned
         self.budget_readings = 0
         self.barred: set[str] = set()  # thoughts that a person has pruned
@@ -249,9 +247,13 @@ class _Run:
             try:
                 step = searching.send(value)
             except StopIteration as end:
+                if isinstance(end.value, str) and end.value.startswith("limit:"):
+                    self.limit = end.value
+                    return None
                 if end.value is not None and not (isinstance(end.value, str) and end.value in self.tree):
-                    name = self.settings.search.kind
-                    raise ValueError(f"search {name!r} returned {end.value!r}, which is no thought") from None
+                    raise ValueError(
+                        f"search {self.name!r} returned {end.value!r}, which is no thought"
+                    ) from None
                 self.found = None if end.value in self.barred else end.value
                 return None
             if isinstance(step, Pick):
@@ -261,6 +263,11 @@ class _Run:
                 passed += 1
                 value = []
                 continue
+            if isinstance(step, str | list | tuple):
+                raise TypeError(
+                    f"search {self.name!r} must yield tl.Pick(ids): got {step!r}. It may also yield calls, "
+                    "events, tl.searches.BudgetLeft() and state.random_numbers()."
+                )
             if isinstance(step, BudgetLeft):
                 step = BudgetLeft(self.at, self.budget_readings)
                 self.budget_readings += 1
@@ -269,7 +276,9 @@ class _Run:
                 self.tree.add(step if value is None else value)
 
     def _checked(self, pick: Pick) -> Pick:
-        name, nodes, closed = self.settings.search.kind, self.tree.nodes, self.state.closed
+        name, nodes, closed = self.name, self.tree.nodes, self.state.closed
+        if isinstance(pick.parents, str):
+            raise TypeError(f"search {name!r} must pick a list of ids: got {pick.parents!r}.")
         firsts: list[str] = []
         for parent in pick.parents:
             group = _group(parent)
@@ -502,9 +511,11 @@ class _Run:
         return None if self.stop.nodes is None else max(self.stop.nodes - len(self.tree), 0)
 
     def _why_empty(self) -> str:
-        """Why nothing is left to expand."""
+        """Why the search picks nothing more."""
         if self._room() == 0:
             return "limit:nodes"
+        if self.limit:
+            return self.limit
         cut = any(node.state == "kept" and node.depth >= self.stop.depth for node in self.tree)
         return "limit:depth" if cut else "exhausted"
 

@@ -84,8 +84,6 @@ def _lab(lab: Lab, imports: set[str]) -> str:
     if gateway.toolbox.context:
         raise _NoSource("a tool_context")  # it may contain API keys
     cache = gateway.given_cache
-    if isinstance(cache, Cache) and cache.shared is not None:
-        raise _NoSource("a shared cache")  # its address may contain a password
     settings = {
         "roles": gateway.roles or None,
         "runs": None if lab.runs is None else str(lab.runs),

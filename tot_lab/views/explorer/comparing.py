@@ -20,10 +20,10 @@ from tot_lab.record.run import Run
 if TYPE_CHECKING:
     import pandas
 
-Kind: TypeAlias = Literal["only-a", "only-b", "text", "score", "fate"]
+Kind: TypeAlias = Literal["only-a", "only-b", "text", "score", "state"]
 
-KINDS: tuple[Kind, ...] = ("only-a", "only-b", "text", "score", "fate")
-"""Kinds of differences. `only-a` and `only-b` mark a branch that only one run has. `fate` marks different
+KINDS: tuple[Kind, ...] = ("only-a", "only-b", "text", "score", "state")
+"""Kinds of differences. `only-a` and `only-b` mark a branch that only one run has. `state` marks different
 states."""
 
 
@@ -71,7 +71,7 @@ def align(a: Run, b: Run) -> Alignment:
         for kind, differs in (
             ("text", one.text != other.text),
             ("score", one.score != other.score),
-            ("fate", one.state != other.state),
+            ("state", one.state != other.state),
         ):
             if differs:
                 differences.append(Difference(kind, one.id, other.id, 1))  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def differences(a: Run, b: Run) -> pandas.DataFrame:
     A thought that differs in several ways has several rows. The columns:
 
     - kind: category. `only-a` or `only-b` (a branch that only one run has, represented by its top thought),
-      `text`, `score` or `fate` (the states differ)
+      `text`, `score` or `state`
     - a, b: string, ids of the thought in the two runs, NA if a run lacks it
     - thoughts: Int64, number of thoughts in a branch that only one run has, else 1
     - text_a, text_b: string, NA if missing

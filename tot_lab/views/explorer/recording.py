@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
+from tot_lab.analysis.blame import labels_of, right_not_chosen
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.judging import labels_of, right_not_chosen
 from tot_lab.analysis.outside import from_outside
 from tot_lab.analysis.why import blame_and_findings
 from tot_lab.core.acts import raised_limits
@@ -174,7 +174,7 @@ class Recording:
         prices = [
             (
                 *(_model_amount(e, e.cost), _model_amount(e, line.paid), e.error and _truncate(e.error)),
-                *(() if e.tool is None else (True,)),
+                *(() if e.tool is None and e.sent else (e.tool is not None, e.sent)),
             )
             for e, line in zip(events, lines, strict=True)
         ]
@@ -369,15 +369,20 @@ def _plan_versions(run: Run) -> list[dict[str, Any]]:
     """Return every version of the plans of a run, with the state of its steps before the next version.
 
     `changes` lists, for each step, the states that it had in that version, each with the line of the record
-    from which on it had it.
+    from which on it had it. `reviews` are the thoughts that reviewed that version, with the lines of the
+    reviews.
     """
     fold = PlanFold(run.header)
     versions: dict[tuple[str, int], Plan] = {}
     changes: dict[tuple[str, int], dict[str, list[tuple[int, str]]]] = {}
+    reviews: dict[tuple[str, int], list[tuple[str, int]]] = {}
     given: dict[str, str] = {}  # arguments of the last call of each step's tool
     for number, line in enumerate(run.lines):
         if isinstance(line.e, Call) and line.e.purpose == TOOL and line.e.messages:
             given[line.e.node] = _truncate(line.e.messages[-1].content)
+        elif isinstance(line.e, Note) and line.e.name == "plan.reflected":
+            data = line.e.data
+            reviews.setdefault((line.e.at, data["version"]), []).append((data["node"], number))
         for node in fold.add(line):
             plan = fold.plans[node]
             versions[node, plan.version] = plan
@@ -400,6 +405,7 @@ def _plan_versions(run: Run) -> list[dict[str, Any]]:
                 }
                 for step in plan.steps
             ],
+            "reviews": reviews.get((node, version), []),
         }
         for (node, version), plan in sorted(
             versions.items(), key=lambda item: (id_key(item[0][0]), item[0][1])

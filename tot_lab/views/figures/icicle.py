@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 VISIBLE_LEVELS = 10
 """Number of levels that are visible at once. A click on a block shows deeper levels."""
 
-PATTERNS = {"pruned": "/", "unreadable": ".", "failed": "x", "duplicate or merged": "-"}
+PATTERNS = {"pruned": "/", "unreadable": ".", "failed": "x", "duplicate": "-", "merged": "|"}
 """Hatching of thoughts that left the search, by shape of `TreeInfo`."""
 
 

@@ -203,10 +203,20 @@ def format_run_count(frame: pandas.DataFrame) -> str:
 
     A table of `tl.stats.anytime_performance` has several rows per run.
     """
-    runs = len(frame)
-    if "run_id" in frame:
-        runs = frame["run_id"].nunique() + int(frame["run_id"].isna().sum())
+    runs = _count_runs(frame)
     return f"{runs:,} run" + ("s" if runs != 1 else "")
+
+
+def note_ungraded(frame: pandas.DataFrame) -> str:
+    """Return how many runs of a table are graded. "" if all are, or the table does not say."""
+    graded = _count_runs(frame[solved(frame).notna()]) if "correct" in frame else _count_runs(frame)
+    return "" if graded == (runs := _count_runs(frame)) else f"{graded:,} of {runs:,} runs graded"
+
+
+def _count_runs(frame: pandas.DataFrame) -> int:
+    if "run_id" not in frame:
+        return len(frame)
+    return int(frame["run_id"].nunique() + frame["run_id"].isna().sum())
 
 
 def axis_title(column: str, frame: pandas.DataFrame | None = None) -> str:
@@ -441,8 +451,9 @@ def style_table_figure(
 ) -> None:
     """Like `theme.style_figure`, for a figure of a table.
 
-    The heading also states the shares of lost calls and whether a model was simulated.
+    The heading also states how many runs are graded, the shares of lost calls and whether a model was
+    simulated.
     """
     losses = note_losses(frame)
-    lines = [*lines, losses.line]
+    lines = [*lines, note_ungraded(frame), losses.line]
     style_figure(figure, [title], lines, is_simulated(frame), dark, warning=losses.warning, **layout)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tot_lab.analysis.judging import labels_of
+from tot_lab.analysis.blame import labels_of
 from tot_lab.analysis.known import Known, can_be_asked
 from tot_lab.analysis.why import why_it_failed
 from tot_lab.record.run import Run

@@ -35,9 +35,12 @@ MAX_POINTS = 2000
 MAX_COLUMNS = 24
 """Maximum number of columns. In deeper trees, several depths share a column."""
 
-OUTCOMES = {"kept": ("circle", KINDS[2]), "pruned": ("x", KINDS[1]), "undecided": ("hexagon", KINDS[3])}
-"""Marker and colour of each outcome. "kept" covers the states `kept`, `complete` and `solution`. "undecided"
-covers thoughts without a decision, and duplicate, merged and failed ones."""
+GROUPS = (
+    (("kept", "complete", "answer"), "circle", KINDS[2]),
+    (("pruned",), "x", KINDS[1]),
+    (("proposed", "failed", "duplicate", "merged"), "hexagon", KINDS[3]),
+)
+"""States that are drawn together, with their marker and colour."""
 
 
 class ScoresInfo(NamedTuple):
@@ -49,7 +52,7 @@ class ScoresInfo(NamedTuple):
     Attributes:
         depth: Number of steps below the root.
         score: Score from 0 to 1.
-        outcome: Key of `OUTCOMES`.
+        state: As in `nodes_df`.
         column: Column of the figure.
         unreadable: Number of evaluations that could not be read, by depth.
         not_evaluated: Number of thoughts without an evaluation, by depth.
@@ -61,7 +64,7 @@ class ScoresInfo(NamedTuple):
     texts: list[str]
     depth: NDArray[np.intp]
     score: NDArray[np.float64]
-    outcome: list[str]
+    state: list[str]
     column: NDArray[np.intp]
     unreadable: dict[int, int]
     not_evaluated: dict[int, int]
@@ -72,7 +75,7 @@ class ScoresInfo(NamedTuple):
 def scores_info(run: Run) -> ScoresInfo:
     """Compute the data of `plot_scores`."""
     expect_run(run, "plot_scores")
-    below = [node for node in run.tree if node.parent is not None]
+    below = [node for node in run.tree if node.parent is not None and node.by != "root"]
     scored = [node for node in below if node.score is not None]
     deepest = max((node.depth for node in below), default=1)
     each = -(-deepest // MAX_COLUMNS)
@@ -82,7 +85,7 @@ def scores_info(run: Run) -> ScoresInfo:
         [node.text for node in scored],
         depth,
         np.array([node.score for node in scored], dtype=np.float64),
-        [_outcome(node.state) for node in scored],
+        [node.state for node in scored],
         (depth - 1) // each,
         dict(Counter(node.depth for node in below if node.unreadable)),
         dict(Counter(node.depth for node in below if node.score is None and not node.unreadable)),
@@ -94,9 +97,9 @@ def scores_info(run: Run) -> ScoresInfo:
 def plot_scores(run: Run, *, dark: bool | None = None) -> go.Figure:
     """Plot the scores of the thoughts of a run by depth.
 
-    Each thought is a marker: kept, pruned or undecided. A line shows the median of each group. Thoughts that
-    were not evaluated, or whose evaluation could not be read, have no score. Their number is written above
-    their depth.
+    Each thought is a marker. Kept thoughts, pruned ones and the others stand side by side, each group with a
+    line at its median. Thoughts that were not evaluated, or whose evaluation could not be read, have no
+    score. Their number is written above their depth.
 
     Args:
         run: A run, finished or not. With more than 2,000 scored thoughts, box plots replace the markers. With
@@ -133,16 +136,18 @@ def plot_scores(run: Run, *, dark: bool | None = None) -> go.Figure:
 
 
 def _draw_scores(figure: go.Figure, info: ScoresInfo, paper: str) -> None:
-    """Draw each column, with the outcomes side by side."""
-    here = np.array(info.outcome)
-    outcomes = [outcome for outcome in OUTCOMES if outcome in info.outcome]
-    step = 0.8 / max(len(outcomes), 1)
-    for place, outcome in enumerate(outcomes):
-        shade = OUTCOMES[outcome][1]
-        for first, column in enumerate(np.unique(info.column[here == outcome]).tolist()):
-            some = np.flatnonzero((here == outcome) & (info.column == column))
-            middle = column + (place - (len(outcomes) - 1) / 2) * step
-            legend = {"legendgroup": outcome, "showlegend": first == 0, "name": outcome}
+    """Draw each column, with the groups side by side."""
+    groups = [
+        (name, np.isin(info.state, states), symbol, shade)
+        for states, symbol, shade in GROUPS
+        if (name := ", ".join(state for state in states if state in info.state))
+    ]
+    step = 0.8 / max(len(groups), 1)
+    for place, (name, here, symbol, shade) in enumerate(groups):
+        for first, column in enumerate(np.unique(info.column[here]).tolist()):
+            some = np.flatnonzero(here & (info.column == column))
+            middle = column + (place - (len(groups) - 1) / 2) * step
+            legend = {"legendgroup": name, "showlegend": first == 0, "name": name}
             if len(info.ids) > MAX_POINTS:
                 figure.add_box(
                     x=[middle], width=step * 0.8, line_color=shade, **_quartiles(info.score[some]), **legend
@@ -150,7 +155,8 @@ def _draw_scores(figure: go.Figure, info: ScoresInfo, paper: str) -> None:
                 continue
             aside, median = step * 0.42, float(np.median(info.score[some]))
             x = middle + aside * _offsets(info.score[some])
-            figure.add_scatter(x=x, marker_line_color=paper, **_points(info, some), **legend)
+            marker = {"symbol": symbol, "color": shade, "line": {"width": 0.7, "color": paper}}
+            figure.add_scatter(x=x, marker=marker, **_points(info, some), **legend)
             line = {"type": "line", "x0": middle - aside, "x1": middle + aside, "y0": median, "y1": median}
             figure.add_shape(**line, line={"color": shade, "width": 2.5}, layer="below")
 
@@ -161,16 +167,13 @@ def _quartiles(score: NDArray[np.float64]) -> dict[str, list[float]]:
 
 
 def _points(info: ScoresInfo, some: NDArray[np.intp]) -> dict[str, Any]:
-    outcome = info.outcome[some[0]]
-    symbol, shade = OUTCOMES[outcome]
-    size = 9 if len(info.ids) <= 300 else 6
     return {
         "y": info.score[some],
         "mode": "markers",
-        "marker": {"symbol": symbol, "color": shade, "size": size, "line": {"width": 0.7}},
+        "marker_size": 9 if len(info.ids) <= 300 else 6,
         "hoverinfo": "text",
         "hovertext": [
-            f"<b>thought {plain(short_id(info.ids[k]))} · {outcome}</b><br>"
+            f"<b>thought {plain(short_id(info.ids[k]))} · {info.state[k]}</b><br>"
             f"{plain(short(info.texts[k], 90))}<br>"
             f"score {short_score(float(info.score[k]))}"
             for k in some
@@ -189,12 +192,6 @@ def _missing_counts(info: ScoresInfo) -> Iterator[tuple[int, str]]:
             yield column, "<br>".join(lines)
 
 
-def _outcome(state: str) -> str:
-    if state in ("kept", "complete", "answer"):
-        return "kept"
-    return "pruned" if state == "pruned" else "undecided"
-
-
 def _offsets(score: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return horizontal offsets from -1 to 1 that separate thoughts with nearly equal scores."""
     height = np.round(score * 33).astype(int)
@@ -209,8 +206,8 @@ def _offsets(score: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _notes(info: ScoresInfo) -> list[str]:
-    outcomes = Counter(info.outcome)
-    counts = [f"{outcomes[outcome]:,} {outcome}" for outcome in OUTCOMES if outcomes[outcome]]
+    states = Counter(info.state)
+    counts = [f"{states[state]:,} {state}" for group, *_ in GROUPS for state in group if states[state]]
     unreadable, not_evaluated = sum(info.unreadable.values()), sum(info.not_evaluated.values())
     if unreadable:
         counts.append(f"{unreadable:,} unreadable")

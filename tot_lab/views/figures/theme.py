@@ -25,6 +25,18 @@ UNSCORED = "#d5d9de"
 LINKS = {"merged": "#0072b2", "source": "#009e73", "depends": "#cc79a7"}
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, sans-serif"
 
+CORRECT = "#1b7837"
+"""Colour of the words "✓ correct", with a contrast of 5.6:1 on white."""
+
+PERSON = "#7b3fa0"
+"""Colour of the mark of thoughts that a person changed, with white in it."""
+
+PERSON_TEXT = "#9b59c0"
+"""Colour of words about these changes, visible on light and on dark pages."""
+
+MISSED = "#1a9850"
+"""Colour of the mark of right answers that were not chosen, visible on light and on dark pages."""
+
 KINDS = ("#0072b2", "#c68600", "#009e73", "#cc79a7", "#3399cc")
 """Colours of call purposes, in order of first occurrence. Further purposes get `FAINT`. Vermilion is left out
 because it marks the path. Orange and sky blue are darker than in the Okabe-Ito set, so that they are visible

@@ -66,11 +66,13 @@ SHAPES = {
     "pruned": "x",
     "unreadable": "square",
     "failed": "triangle-down",
-    "duplicate or merged": "triangle-up",
-    "not decided": "hexagon",
+    "duplicate": "triangle-up",
+    "merged": "bowtie",
+    "proposed": "hexagon",
 }
-"""Marker of each state, in the order of the legend. All markers differ in shape, not only in colour: of the
-stars, that of a right answer is filled with the colour of its score, and that of a wrong one is crossed.
+"""Marker of each state (`STATES`) and verdict, in the order of the legend. All markers differ in shape, not
+only in colour: of the stars, that of a right answer is filled with the colour of its score, and that of a
+wrong one is crossed.
 """
 
 HOLLOW = ("question", "answer", "wrong answer")
@@ -501,11 +503,7 @@ def _score(node: Any) -> float:
 
 def _shape(node: Any, root: bool) -> str:
     state = str(node.get("state", "proposed"))
-    if state in SHAPES:
-        return state
-    if state in ("duplicate", "merged"):
-        return "duplicate or merged"
-    return "question" if root else "not decided"
+    return "question" if root and state == "proposed" else state if state in SHAPES else "proposed"
 
 
 def _parts_of_graph(graph: networkx.DiGraph[Any]) -> Parts:

@@ -26,8 +26,8 @@ class Verdict(NamedTuple):
 
     Attributes:
         correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
-        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ no answer`, `✗ graded 0.5`, `failed`, or the
-            reason why the answer has no grade.
+        grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ no answer`, `✗ graded 0.5 of 1`, `failed`, or
+            the reason why the answer has no grade.
         expected: The reference answer of the task, or "" if it has none.
         stopped: Why the run ended, in words.
         settings: The settings of the strategy that differ from their defaults, as Python.
@@ -55,17 +55,22 @@ def correctness(run: Run) -> bool | None:
 
 
 def format_grade(run: Run) -> str:
-    """Return the grade in words, "" for an ungraded answer. A grading error becomes part of the text."""
+    """Return the grade in words, "" for an answer to a task without a reference. A grading error becomes part
+    of the text.
+    """
     try:
         if run.waits_for_grading:
             return "not graded yet: access run.grade to grade it"
         if run.failure is not None:
             return FAILED
         if run.grade is None:
-            return f"not graded: {printable(run.ungraded)}" if run.ungraded else ""
+            if run.ungraded:
+                return f"not graded: {printable(run.ungraded)}"
+            why = "" if run.task is None else run.task.domain.why_ungraded(run.task)
+            return why and f"ungraded: {why}"
         if run.correct:
             return "✓ correct"
-        return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g}"
+        return "✗ wrong" if run.grade == 0 else f"✗ graded {run.grade:.3g} of 1"
     except Exception as error:
         return f"not graded ({short(format_error(error), 100)})"
 

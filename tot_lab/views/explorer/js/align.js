@@ -3,7 +3,7 @@
  *
  * comparing.py implements and describes the same algorithm. Both implementations are linear and not recursive.
  *
- * @typedef {"only-a" | "only-b" | "text" | "score" | "fate"} Kind  fate: the states differ
+ * @typedef {"only-a" | "only-b" | "text" | "score" | "state"} Kind
  * @typedef {{kind: Kind, a: number, b: number, size: number}} Difference  a, b: nodes, -1 if missing; size: number of
  *   thoughts in a branch that only one run has, else 1
  * @typedef {import("./recording.js").Recording} Recording
@@ -37,7 +37,7 @@ export function align(a, frameA, b, frameB) {
     if (one < 0 || other < 0) continue;
     add("text", a.text(one) !== b.text(other));
     add("score", !Object.is(frameA.score[one] + 0, frameB.score[other] + 0)); // NaN equals NaN, -0 equals 0
-    add("fate", frameA.state[one] !== frameB.state[other]);
+    add("state", frameA.state[one] !== frameB.state[other]);
     counts.matched++;
     if (differences.length === before) counts.same++;
     for (const pair of together(one, other)) waiting.push(pair);

@@ -425,7 +425,7 @@ export function mount(element, source, { height = 620 } = {}) {
     announce(
       node < 0
         ? "nothing is selected"
-        : `thought ${recording.id(node)}, ${fateOf(recording, frameOf(which), node)}: ${short(recording.text(node), 140)}`,
+        : `thought ${recording.id(node)}, ${fateOf(frameOf(which), node, source.facts(which))}: ${short(recording.text(node), 140)}`,
     );
     changed();
   }
@@ -588,7 +588,7 @@ export function mount(element, source, { height = 620 } = {}) {
     /** The line of the record at which a difference first shows. @param {import("./align.js").Difference} difference */
     const lineOf = (difference) => min(...[difference.a, difference.b].map((node, which) => {
       const { scoredLine, decidedLine, run } = frames[which];
-      const line = { score: scoredLine, fate: decidedLine }[String(difference.kind)] ?? run.born;
+      const line = { score: scoredLine, state: decidedLine }[String(difference.kind)] ?? run.born;
       return node >= 0 && line[node] >= 0 ? line[node] : Infinity;
     }));
     alignment.differences.sort((x, y) => lineOf(x) - lineOf(y));

@@ -38,6 +38,7 @@ export function happened(recording, frame) {
   const at = id && ` at thought ${id}`;
   const score = frame.score[node];
   if (kind === KIND.thought) return recording.parent[node] < 0 ? "question" : `thought ${id} proposed`;
+  if (kind === KIND.scored && recording.data[line].by === "root") return `a search begins${at}`;
   if (kind === KIND.scored) return `thought ${id} ${isNaN(score) ? "unreadable" : `scored ${brief(score)}`}`;
   if (kind === KIND.decided)
     return [`thought ${id} ${STATES[frame.state[node]]}`, frame.reason(node)].filter(Boolean).join(": ");
@@ -52,21 +53,25 @@ export function happened(recording, frame) {
 }
 
 /**
- * Describes the usage up to the step of `frame`, with the limits of the budget.
+ * Describes the usage up to the step of `frame`, with the limits of the budget. What is unknown is named once, at the end.
  * @param {Record<string, number | null>} budget
  * @param {Frame} frame
  */
 export function usedOf(budget, { run, usage: { calls, input, output, cost }, time }) {
-  /** @param {string} cap @param {number} amount @param {(amount: number) => string} word @param {string} [unit] */
-  const used = (cap, amount, word, unit = "") =>
-    `${word(amount)}${budget[cap] == null ? "" : ` of ${word(budget[cap])}`}${unit}`;
+  const some = run.lacks("calls");
+  const nothing = isNaN(input) && isNaN(output);
+  const amounts = /** @type {[string, string, number, (amount: number) => string, string, string?][]} */ ([
+    ["calls", "calls", some && !calls ? NaN : calls, number, calls === 1 ? " call" : " calls", some ? "at least " : ""],
+    ["tokens", "tokens", input + output, number, " tokens"],
+    ...(nothing ? [] : [["input_tokens", "tokens in", input, number, " in"], ["output_tokens", "tokens out", output, number, " out"]]),
+    ["usd", "cost", cost, money, " cost"],
+    ["seconds", "time", run.lacks("times") ? NaN : time, seconds, ""],
+  ]);
+  const unknown = amounts.filter(([, , amount]) => isNaN(amount)).map(([, name]) => name);
   return [
-    `${run.lacks("calls") ? "at least " : ""}${used("calls", calls, number, " calls")}`,
-    used("tokens", input + output, number, " tokens"),
-    !(isNaN(input) && isNaN(output)) && used("input_tokens", input, number, " in"),
-    !(isNaN(input) && isNaN(output)) && used("output_tokens", output, number, " out"),
-    used("usd", cost, money, " cost"),
-    used("seconds", run.lacks("times") ? NaN : time, seconds),
+    ...amounts.filter(([, , amount]) => !isNaN(amount)).map(([cap, , amount, word, unit, before = ""]) =>
+      `${before}${word(amount)}${budget[cap] == null ? "" : ` of ${word(budget[cap])}`}${unit}`),
+    ...(unknown.length ? [`${unknown.join(", ")} unknown`] : []),
   ];
 }
 
@@ -120,6 +125,7 @@ export function timeBar(app) {
     say(
       now,
       dotted(
+        app.source.runs.length > 1 && "A",
         `step ${number(step)} of ${number(lines)}`,
         recording.picks.length > 1 && `pick ${number(recording.picks.filter((line) => line < step).length)} of ${number(recording.picks.length)}`,
         `${number(nodes)} thoughts`,
@@ -192,7 +198,9 @@ export function legendOf(app) {
     const links = [...new Set(scene?.links.map(({ kind }) => kind))];
     const lost = scene?.flags.some((has) => has & LOST);
     const compared = app.view === "compare";
-    renew(states, [counts, answer, solvable, missed, changed, open, steps, links, lost, compared], () => [
+    const two = app.source.runs.length > 1;
+    renew(states, [counts, answer, solvable, missed, changed, open, steps, links, lost, compared, two], () => [
+      two && h("span.quiet", "A:"), // the counts are those of the first run
       LEGEND.map((name) => {
         const state = STATES.indexOf(name);
         const count = counts[state] - (state ? 0 : steps.reduce((a, b) => a + b, 0));

@@ -12,7 +12,7 @@
 
 import { diffOf } from "./diff.js";
 import { brief, button, count, dotted, field, h, money, number, press, renew, say, seconds, short } from "./dom.js";
-import { STATES } from "./recording.js";
+import { KINDS, kindsOf } from "./origins.js";
 import { backedUp } from "./quantities.js";
 import { plansAt, stepAt } from "./plans.js";
 import { changedAt } from "./scene.js";
@@ -47,25 +47,31 @@ const LINKS = {
 };
 
 /**
- * Returns the name of the state of a thought.
- * @param {Recording} recording
+ * Returns the state of a thought. If nothing was decided about it, a step of a plan has its status, and a step of another
+ * kind says what it is.
  * @param {Frame} frame
  * @param {number} node
+ * @param {import("./plans.js").PlanVersion[]} plans of the run
  */
-export const stateOf = (recording, frame, node) =>
-  frame.state[node] ? STATES[frame.state[node]] : recording.parent[node] < 0 ? "question" : "not decided";
+export function stateOf(frame, node, plans) {
+  const { run, step, state } = frame;
+  const planned = stepAt(plansAt(plans, step, run.lines), run.id(node))?.word;
+  if (state[node]) return dotted(frame.word(node), planned !== frame.word(node) && planned);
+  const kind = run.hasSteps ? kindsOf(frame)[node] : 0;
+  return planned ?? (kind ? KINDS[kind] : frame.word(node));
+}
 
 /** Returns the score of an evaluated thought in words. @param {number} score */
 export const scoreOf = (score) => (isNaN(score) ? "unreadable" : brief(score));
 
 /**
- * Describes the state of a thought in a few words.
- * @param {Recording} recording
+ * Describes the state of a thought and its score in a few words.
  * @param {Frame} frame
  * @param {number} node
+ * @param {import("./app.js").Facts} facts
  */
-export const fateOf = (recording, frame, node) =>
-  dotted(stateOf(recording, frame, node), frame.scoredLine[node] >= 0 && `score ${scoreOf(frame.score[node])}`);
+export const fateOf = (frame, node, { plans }) =>
+  dotted(stateOf(frame, node, plans), frame.scoredLine[node] >= 0 && `score ${scoreOf(frame.score[node])}`);
 
 /**
  * Returns the calls of a thought up to the step of `frame`, and the usage of those with a reply, also as text. A
@@ -79,7 +85,11 @@ export function usageOf(recording, { step }, node) {
     .callsOf(node)
     .map((index) => recording.call(index))
     .filter(({ line }) => line < step)
-    .map((call) => ({ ...call, answer: call.replyLine >= 0 && call.replyLine < step }));
+    .map((call) => ({
+      ...call,
+      source: call.kind.startsWith("tool:") ? "tool" : call.source,
+      answer: call.replyLine >= 0 && call.replyLine < step,
+    }));
   const answered = calls.filter(({ answer }) => answer);
   const all = { input: 0, output: 0, cost: 0, paid: 0, took: 0 };
   for (const call of answered)
@@ -111,9 +121,9 @@ export const replyOf = ({ took, error, input, output, source, cost, paid, tries 
   whole
     ? dotted(
         source,
-        error ? "failed" : `${number(input)} → ${number(output)} tokens`,
+        error ? "failed" : source !== "tool" && `${number(input)} → ${number(output)} tokens`,
         seconds(took),
-        `cost ${money(cost)}, paid ${money(paid)}`,
+        source !== "tool" && `cost ${money(cost)}, paid ${money(paid)}`,
         tries > 1 && `${tries} tries`,
       )
     : "open";
@@ -424,7 +434,6 @@ export function panelOf(app) {
     const colours = app.colours(which);
     const twin = app.view === "compare" ? app.selected[1 - which].at(-1) : undefined;
     const other = twin === undefined ? undefined : source.runs[1 - which].text(twin);
-    const planned = stepAt(plansAt(source.facts(which).plans, frame.step, recording.lines), id);
     const facts = {
       score: evaluation
         ? dotted(
@@ -433,8 +442,8 @@ export function panelOf(app) {
             draws.length > 0 && short(`samples ${draws.map((draw) => (draw == null ? "unreadable" : brief(draw))).join(", ")}`, 100),
             !isNaN(evaluation.raw) && `raw ${brief(evaluation.raw)}`,
           )
-        : !planned && "not evaluated",
-      state: [planned?.status.replace("_", " ") ?? stateOf(recording, frame, node), frame.reason(node)].filter(Boolean).join(": "),
+        : !recording.hasSteps && recording.parent[node] >= 0 && "not evaluated",
+      state: [stateOf(frame, node, source.facts(which).plans), frame.reason(node)].filter(Boolean).join(": "),
       solvable: { 1: "yes", 0: "no" }[source.facts(which).solvable[node]],
       ...(!["score", "solvable"].includes(app.colour) && { [app.colour]: colours.word(colours.values[node]) }),
       ...(recording.hasVisits && visitsOf(frame, node)),
@@ -442,7 +451,7 @@ export function panelOf(app) {
       "a person's": changedAt(frame).filter(([its]) => its === id).map(([, what]) => what).join("; "),
       waiting: !which && source.live && (source.waiting ?? []).filter((act) => act.node === id).map(actOf).join("; "),
       [`in ${"BA"[which]}`]:
-        twin !== undefined && fateOf(source.runs[1 - which], app.frameOf(1 - which), twin),
+        twin !== undefined && fateOf(app.frameOf(1 - which), twin, source.facts(1 - which)),
     };
     const outside = outsideOf(source.facts(which), id);
     const children = recording.childrenOf(node).filter((child) => child < frame.nodes);
@@ -452,7 +461,7 @@ export function panelOf(app) {
     );
     const about = Array.from(children.subarray(0, most), (child) => [
       `thought ${recording.id(child)}`,
-      fateOf(recording, frame, child),
+      fateOf(frame, child, source.facts(which)),
       short(recording.text(child), 100),
     ]);
     // A vote compares siblings, so its calls are those of the parent.
@@ -460,7 +469,7 @@ export function panelOf(app) {
     const asks = (/** @type {number} */ one) => recording.callsOf(one).some((call) => recording.call(call).kind === evaluation?.by);
     const judged = evaluation && above >= 0 && !asks(node) && asks(above) ? above : -1;
     renew(thought, [shown, words, outside, other, facts, findings, links.length, came, used.calls.length, judged], () => [
-      h("h2", `thought ${id} `, h("span.quiet", planned?.status.replace("_", " ") ?? fateOf(recording, frame, node)), outside && [" ", h("b.outside", outside)]),
+      h("h2", `thought ${id} `, h("span.quiet", fateOf(frame, node, source.facts(which))), outside && [" ", h("b.outside", outside)]),
       textOf(words, details?.formulas),
       h("div.facts", Object.entries(facts).map(([term, value]) => value && [h("span.quiet", term), h("span", value)])),
       other !== undefined && other !== words && [h("h3", which ? "changes from A" : "changes in B"), which ? diffOf(other, words) : diffOf(words, other)],

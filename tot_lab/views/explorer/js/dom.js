@@ -120,11 +120,11 @@ export const brief = (score) => (isNaN(score) ? "none" : `${+score.toPrecision(3
 /** Formats a score for a label, where small ones have no room. @param {number} score */
 export const tiny = (score) => (score > 0 && score < 0.001 ? "<0.001" : brief(score));
 
-/** Formats an amount of USD with its significant digits. @param {number} amount */
+/** Formats an amount of USD as `money` in run.py does. @param {number} amount */
 export const money = (amount) =>
   isNaN(amount)
     ? "unknown"
-    : `$${amount >= 1 ? amount.toFixed(2) : +amount.toPrecision(amount < 0.01 ? 2 : 3)}`;
+    : `$${amount < 0.01 ? +amount.toPrecision(2) : amount.toFixed(amount < 1 ? 4 : 2)}`;
 
 /** Formats a duration. NaN is "unknown time". @param {number} amount in seconds */
 export const seconds = (amount) =>

@@ -26,7 +26,7 @@ const BATCH = 48;
 const FAINT = 0.5;
 
 /** What a bar means. */
-const KEY = "bar: shares of the kept (full), dropped (pale) and failed or unreadable (grey) thoughts, in the colour of their mean";
+const KEY = "bar: thoughts that are pruned, duplicate or merged (pale), failed or unreadable (grey), or none of these (full); colour: their mean";
 
 /** Opacity of the parts of a bar (PARTS in overview.js), and minimum distance of levels with a histogram in pixels. */
 const OPACITY = [1, 0.4, 1, 0.1];
@@ -328,7 +328,7 @@ export function draw(brush, scene, theme, camera, width, height) {
   }
   if (far) label([KEY], width / 2, height - 6, 1, width);
   if (far && ky >= STRIP) {
-    for (const { level, count, mean, dropped, bins } of levelsOf(scene)) {
+    for (const { level, count, mean, pruned, bins } of levelsOf(scene)) {
       const down = (level - camera.y) * ky + height / 2 - heightOf(ky) / 2 - 16;
       if (down < 0 || down > height) continue;
       const most = max(...bins, 1);
@@ -342,7 +342,7 @@ export function draw(brush, scene, theme, camera, width, height) {
       });
       const score = scene.quantity ? "" : Number.isNaN(mean) ? "no score, " : `mean ${brief(mean)}, `;
       write(number(count), 102, down - 2, ink, 1);
-      write(`${score}${round(dropped * 100)} % dropped`, 102, down + 10, ink, 0.8, 400, 106);
+      write(`${score}${round(pruned * 100)} % pruned`, 102, down + 10, ink, 0.8, 400, 106);
     }
   }
   for (const [slot, mark] of scene.marks) {

@@ -51,14 +51,15 @@ function unlike(texts) {
 
 /**
  * Returns the strip below the title: is the answer right, how did the run end, and what was set?
+ * @param {string} of which of two runs, "" if there is one
  * @param {{correct: boolean | null, grade: string, expected: string, stopped: string, settings: string}} verdict
  *   `verdict_of` in verdict.py
  * @param {{answer: string, score: number | null}} ended
  * @param {import("./theme.js").Theme} theme
  * @param {Record<string, number | null>} [budget]
  */
-function strip({ correct, grade, expected, stopped, settings }, { answer, score }, theme, budget) {
-  const word = h("b", grade);
+function strip(of, { correct, grade, expected, stopped, settings }, { answer, score }, theme, budget) {
+  const word = h("b", of, grade);
   word.style.borderColor = correct === null ? theme.faint : theme.verdicts[correct ? "right" : "wrong"];
   /** @param {string} name @param {string} value */
   const fact = (name, value) => value && [" · ", h("span.quiet", name), " ", h("b", value)];
@@ -207,15 +208,19 @@ export function faceOf(app, panel, time, legend) {
         !ended && (source.live ? (source.paused ? "paused" : "running") : "unfinished"),
       ),
     );
-    verdict.hidden = !(ended && frame.stop);
-    if (ended && frame.stop) renew(verdict, [about.verdict, ended, theme.dark], () => strip(about.verdict, ended, theme, about.budget));
+    /** The name of a run before what is said of it. @param {number} which */
+    const named = (which) => (second ? `${"AB"[which]}: ` : "");
+    const over = runs.map((_, which) => app.frameOf(which).stop !== null);
+    verdict.hidden = !over.some(Boolean);
+    renew(verdict, [over, runs.map(({ about }) => about.verdict), runs.map(({ ended }) => ended), theme.dark], () =>
+      runs.map(({ about, ended }, which) => ended && over[which] && h("div", strip(named(which), about.verdict, ended, theme, about.budget))));
     const why = runs.flatMap((_, which) =>
-      source.facts(which).findings.filter(({ kind }) => kind === "why_it_failed").map(({ text, nodes }) => ({ text, ids: nodes.map((id) => (which ? `b:${id}` : id)) })));
+      source.facts(which).findings.filter(({ kind }) => kind === "why_it_failed").map(({ text, nodes }) => ({ of: named(which), text, ids: nodes.map((id) => (which ? `b:${id}` : id)) })));
     const changes = changedAt(frame);
     const known = frame.stop === null ? [] : why;
     cause.hidden = !known.length && !changes.length;
     renew(cause, [known, changes], () => [
-      known.map(({ text, ids }) => button([h("b", "why it failed: "), text], () => app.show(ids), "select these thoughts", "finding")),
+      known.map(({ of, text, ids }) => button([h("b", `${of}why it failed: `), text], () => app.show(ids), "select these thoughts", "finding")),
       changes.length > 0 && button(
         [h("b.person", `${PERSON} a person changed `), short(changes.map(([, , , words]) => words).join("; "), 300)],
         () => app.show([...new Set(changes.map(([id]) => id).filter(Boolean))]), "select these thoughts", "finding"),

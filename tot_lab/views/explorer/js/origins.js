@@ -63,11 +63,17 @@ const TURNS = /^(act|analysis)(:|$)/;
 /** The kinds of steps, in the order of their shapes in theme.js. The first has the shape of its state. */
 export const KINDS = ["thought", "tool call", "tool result", "plan step", "review", "part", "turn"];
 
+/** The kinds of the thoughts of each frame, at the step at which they were asked for last.
+ * @type {WeakMap<Frame, {step: number, kinds: Int32Array}>} */
+const known = new WeakMap();
+
 /** Returns the kind of each thought, an index into `KINDS`. @param {Frame} frame */
 export function kindsOf(frame) {
-  const { run, nodes } = frame;
+  const { run, nodes, step } = frame;
+  const last = known.get(frame);
+  if (last?.step === step) return last.kinds;
   const { calls, tools, parts } = originsOf(frame);
-  return integers(nodes).map((_, node) => {
+  const kinds = integers(nodes).map((_, node) => {
     const part = parts.get(node);
     if (part) return part === "plan step" ? 3 : 5;
     if (tools.has(node)) return 1;
@@ -76,4 +82,6 @@ export function kindsOf(frame) {
     const { kind } = run.call(calls[node]);
     return REVIEWS.test(kind) ? 4 : TURNS.test(kind) ? 6 : 0;
   });
+  known.set(frame, { step, kinds });
+  return kinds;
 }

@@ -9,10 +9,11 @@
  */
 
 import { between, ceil, floats, floor, max, min, round } from "./numbers.js";
+import { STATES } from "./recording.js";
 import { DIM } from "./scene.js";
 
-/** Kinds of parts of a bar, from top to bottom: may still lead on or is an answer; pruned or a repetition; without a
- * readable score or failed; does not match the search. */
+/** Kinds of parts of a bar, from top to bottom: may still lead on or is an answer; pruned, duplicate or merged; unreadable
+ * or failed; does not match the search. */
 export const PARTS = ["kept", "pruned", "failed", "dim"];
 
 /** The kind of each of STATES of recording.js. */
@@ -77,22 +78,23 @@ export function cellsOf(scene, camera, width, height) {
 }
 
 /**
- * Returns the number of thoughts of each level, the mean of their `shares`, the share of those that were dropped, and a
+ * Returns the number of thoughts of each level, the mean of their `shares`, the share of the pruned ones, and a
  * histogram of their `shares`. The root is left out.
  * @param {Scene} scene
  */
 export function levelsOf({ count, y, shares, states }) {
-  /** @type {{level: number, count: number, scored: number, mean: number, dropped: number, bins: number[]}[]} */
+  const pruned = STATES.indexOf("pruned");
+  /** @type {{level: number, count: number, scored: number, mean: number, pruned: number, bins: number[]}[]} */
   const levels = [];
   for (let slot = 0; slot < count; slot++) {
     if (!y[slot]) continue;
-    const its = (levels[y[slot] - 1] ??= { level: y[slot], count: 0, scored: 0, mean: 0, dropped: 0, bins: new Array(BINS).fill(0) });
+    const its = (levels[y[slot] - 1] ??= { level: y[slot], count: 0, scored: 0, mean: 0, pruned: 0, bins: new Array(BINS).fill(0) });
     its.count++;
-    if (PART_OF_STATE[states[slot]]) its.dropped++;
+    if (states[slot] === pruned) its.pruned++;
     if (Number.isNaN(shares[slot])) continue;
     its.scored++;
     its.mean += shares[slot];
     its.bins[min(floor(between(shares[slot], 0, 1) * BINS), BINS - 1)]++;
   }
-  return levels.map((its) => ({ ...its, mean: its.mean / its.scored, dropped: its.dropped / its.count }));
+  return levels.map((its) => ({ ...its, mean: its.mean / its.scored, pruned: its.pruned / its.count }));
 }

@@ -80,7 +80,7 @@ export function paneOf(app, which) {
         return [
           `thought ${recording.id(node)}`,
           short(recording.text(node), 140),
-          fateOf(recording, frame, node),
+          fateOf(frame, node, app.source.facts(which)),
           usageOf(recording, frame, node).words,
         ];
       }),
@@ -165,6 +165,7 @@ export function paneOf(app, which) {
     /** Replaces the canvas by a drawing that fits the paper, or shows the canvas again. @param {boolean} on */
     print(on) {
       paper.replaceChildren();
+      steps.print(on);
       if (on && !clock.hidden) timeline.print(LIGHT);
       if (!on || !pane.scene || canvas.hidden) return;
       const svg = svgOf(pane.scene, LIGHT, { width: 1000, height: 560 });

@@ -1,13 +1,14 @@
 /**
- * The plans of a run: the steps of each version in levels by their dependencies, versions side by side.
+ * The plans of a run: the steps of each version in levels by their dependencies, versions side by side with the reviews
+ * between them.
  *
  * Edges run between the levels. An edge that passes a level runs beside all steps, so that no edge crosses a text.
  *
  * @typedef {{id: string, title: string, status: string, depends: string[], node: string, tool: string | null,
  *   error: string | null, result: string | null, retries: number, seconds: number | null, given: string | null,
  *   changes: [number, string][]}} PlanStep  changes: its states, and the lines of the record from which on it had them
- * @typedef {{node: string, goal: string, version: number, status: string, steps: PlanStep[]}} PlanVersion `plans_of` in
- *   recording.py
+ * @typedef {{node: string, goal: string, version: number, status: string, steps: PlanStep[], reviews: [string, number][]}}
+ *   PlanVersion `_plan_versions` in recording.py. reviews: the thoughts that reviewed it, and the lines of the record
  */
 
 import { button, count, dotted, h, put, renew, seconds, short } from "./dom.js";
@@ -17,10 +18,10 @@ import { max } from "./numbers.js";
 const ICONS = { pending: "○", in_progress: "◐", completed: "✓", failed: "✗", skipped: "↷" };
 
 /** In pixels: size of a step, distance of steps and of levels, and distance of edges beside the steps. */
-const [WIDE, HIGH, BESIDE, BELOW, LANE] = [200, 92, 16, 36, 9];
+const [WIDE, HIGH, BESIDE, BELOW, LANE] = [220, 130, 16, 36, 9];
 
-/** Maximum number of characters of a title and of a result or error. */
-const [TITLE, RESULT] = [48, 90];
+/** Maximum number of characters of a title, of a result or error, and of a review. */
+const [TITLE, RESULT, TEXT] = [48, 90, 400];
 
 /**
  * Returns the place of each step and the edges between them, in pixels. A step is one level below the lowest step that it
@@ -72,6 +73,7 @@ export function plansAt(plans, step, lines) {
   return made.map((plan, place) => ({
     ...plan,
     status: made[place + 1]?.node === plan.node ? plan.status : "active",
+    reviews: plan.reviews.filter(([, line]) => line < step),
     steps: plan.steps.map((one) => {
       const known = one.changes.filter(([line]) => line < step);
       if (known.length === one.changes.length) return one;
@@ -81,9 +83,14 @@ export function plansAt(plans, step, lines) {
   }));
 }
 
-/** Returns the step that a thought is, in the last version that has it.
+/** Returns the status of a step in words. What is pending in a version that has ended was not run.
+ * @param {PlanVersion} plan @param {PlanStep} step */
+const wordOf = (plan, { status }) => (status === "pending" && plan.status !== "active" ? "not run" : status.replace("_", " "));
+
+/** Returns the step that a thought is, in the last version that has it, with its status in words.
  * @param {PlanVersion[]} plans @param {string} id of the thought */
-export const stepAt = (plans, id) => plans.flatMap(({ steps }) => steps).findLast(({ node }) => node === id);
+export const stepAt = (plans, id) =>
+  plans.flatMap((plan) => plan.steps.map((step) => ({ ...step, word: wordOf(plan, step) }))).findLast(({ node }) => node === id);
 
 /** Returns the arguments of a call, `{"query": "…"}`, as words. @param {string} json */
 export function argumentsOf(json) {
@@ -99,8 +106,9 @@ export function argumentsOf(json) {
 export function plansView(app) {
   const element = h("div.plans", { role: "region", "aria-label": "plans", tabindex: 0 });
 
-  /** @param {PlanVersion} plan @param {string} chosen id of the selected thought */
-  function versionOf({ version, status, steps }, chosen) {
+  /** @param {PlanVersion} plan @param {import("./recording.js").Recording} run @param {string} chosen id of the selected thought */
+  function versionOf(plan, run, chosen) {
+    const { version, status, steps, reviews } = plan;
     const { boxes, edges, width, height } = placed(steps);
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     put(svg, { width: `${width}`, height: `${height}`, "aria-hidden": "true" });
@@ -119,13 +127,13 @@ export function plansView(app) {
       const words = error ?? result;
       const card = button(
         [
-          h("b", `${ICONS[step.status] ?? ""} ${id} ${short(title, TITLE)}`),
-          h("span.quiet", dotted(step.status.replace("_", " "), tool && `tool ${tool}`, step.seconds !== null && seconds(step.seconds), retries > 0 && count(retries, "retry", "retries"), depends.length > 0 && `needs ${depends.join(", ")}`)),
-          given && h("span", short(argumentsOf(given), RESULT)),
+          h("b.what", `${ICONS[step.status] ?? ""} ${id} ${short(title, TITLE)}`),
+          h("span.quiet", dotted(wordOf(plan, step), tool && `tool ${tool}`, step.seconds !== null && seconds(step.seconds), retries > 0 && count(retries, "retry", "retries"), depends.length > 0 && `needs ${depends.join(", ")}`)),
+          given && h("span.what", short(argumentsOf(given), RESULT)),
           words && h("span", short(`→ ${words}`, RESULT)),
         ],
         () => app.show([node]),
-        undefined,
+        run.text(run.indexOf(node)), // with references to other steps
         "card",
       );
       card.style.cssText = `left:${boxes[place].x}px;top:${boxes[place].y}px;width:${WIDE}px;height:${HIGH}px`;
@@ -136,7 +144,14 @@ export function plansView(app) {
     });
     const board = h("div.board", svg, cards);
     board.style.cssText = `width:${width}px;height:${height}px`;
-    return h("section", h("h3", dotted(`version ${version}`, status)), board);
+    return [
+      h("section", h("h3", dotted(`version ${version}`, status)), board),
+      reviews.map(([node]) => {
+        const card = button([h("b", "review"), h("span", short(run.text(run.indexOf(node)), TEXT))], () => app.show([node]), undefined, "card");
+        put(card, { "aria-current": node === chosen && "true" });
+        return h("div.review", card);
+      }),
+    ];
   }
 
   /** @param {PlanVersion[]} all @param {import("./recording.js").Frame} frame @param {string} chosen id of the selected thought */
@@ -148,7 +163,7 @@ export function plansView(app) {
         return [
           h("h3", short(plan.goal, 300)),
           plan.steps.some(({ depends }) => depends.length) && h("p.quiet", h("i.link-depends"), "needs the step above"),
-          h("div.versions", plans.filter(({ node }) => node === plan.node).map((one) => versionOf(one, chosen))),
+          h("div.versions", plans.filter(({ node }) => node === plan.node).map((one) => versionOf(one, run, chosen))),
         ];
       }));
   }

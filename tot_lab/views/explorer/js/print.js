@@ -53,7 +53,7 @@ export function sheetOf(app) {
         app.ids().length > 0 && // else the details show them
           source.facts(which).findings.map(({ kind, text }) => h("p", h("b", `${kind.replaceAll("_", " ")}: `), text)),
         pathOf(which).map((node) => [
-          h("h4", dotted(`thought ${recording.id(node)}`, fateOf(recording, app.frameOf(which), node), outsideOf(source.facts(which), recording.id(node)))),
+          h("h4", dotted(`thought ${recording.id(node)}`, fateOf(app.frameOf(which), node, source.facts(which)), outsideOf(source.facts(which), recording.id(node)))),
           written(texts.get(keyOf(which, node)) ?? { text: recording.text(node) }),
         ]),
       ]));

@@ -12,7 +12,8 @@
 
 import { between, bytes, floats, grouped, grow, integers } from "./numbers.js";
 
-/** The states of a thought: no decision, no readable score, or a decision (core/records.py). */
+/** The state of a root without a decision, and the other states of a thought: `STATES` of core/records.py. */
+export const QUESTION = "question";
 export const STATES = [
   "proposed", "unreadable", "kept", "pruned", "complete", "duplicate", "merged", "failed", "answer",
 ];
@@ -53,9 +54,9 @@ const COLUMNS = [
     ([score, by, raw, draws]) => ({ score: score ?? NaN, by, raw: raw ?? NaN, draws })],
   ["decided", "decisions", "decisionTable", ([state, reason]) => ({ state: STATES.indexOf(state), reason })],
   ["asked", "questions", "questionTable", ([kind, draw]) => ({ kind, draw })],
-  ["answered", "answers", "answerTable", ([cost, paid, error, tool]) => ({
+  ["answered", "answers", "answerTable", ([cost, paid, error, tool, sent = true]) => ({
     ...{ cost: cost ?? NaN, paid: paid ?? NaN, error, tool },
-    made: !/^(budget:|cancelled$|limit:at_most$)/.test(error ?? ""),
+    made: sent && !/^(budget:|cancelled$|limit:at_most$)/.test(error ?? ""),
   })],
   ["noted", "notes", "noteTable", ([name, , data]) => ({ name, data })],
   [],
@@ -386,7 +387,7 @@ export class Frame {
     const { kind, node, data, row, parent, input, output, nodes } = this.run;
     grow(this, ["score", "state", "scoredLine", "decidedLine", "children"], nodes);
     const { score, state, scoredLine, decidedLine, children } = this;
-    const usage = { ...this.usage };
+    const usage = { ...(this.usage.calls ? this.usage : NOTHING) };
     for (let line = this.step; line < step; line++) {
       const about = node[line];
       switch (kind[line]) {
@@ -399,6 +400,7 @@ export class Frame {
           children[parent[about]]++; // has no effect for a root
           break;
         case KIND.scored:
+          if (data[line].by === "root") break; // no evaluation: the score with which a search begins
           score[about] = data[line].score;
           scoredLine[about] = line;
           if (state[about] === PROPOSED && Number.isNaN(score[about])) state[about] = UNREAD;
@@ -420,7 +422,8 @@ export class Frame {
         }
       }
     }
-    this.usage = usage;
+    // Without the calls of the log, what they used is unknown.
+    this.usage = usage.calls || !this.run.lacks("calls") ? usage : { calls: 0, input: NaN, output: NaN, cost: NaN, paid: NaN };
     this.step = step;
   }
 
@@ -437,6 +440,11 @@ export class Frame {
   /** The end of the run, null while it is running. */
   get stop() {
     return this.#end?.stop ?? null;
+  }
+
+  /** Returns the state of a node in a word, as `nodes_df.state` does. @param {number} node */
+  word(node) {
+    return this.state[node] || this.run.parent[node] >= 0 ? STATES[this.state[node]] : QUESTION;
   }
 
   /** Returns the reason of the decision about a node, "" if there is none. @param {number} node @returns {string} */

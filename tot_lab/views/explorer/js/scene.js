@@ -49,7 +49,7 @@ export const BLANK = STEPS + 1;
 export const HOLLOW = STEPS + 2;
 
 /** The index into SHAPES for each of STATES. A root without a decision is the question. */
-export const SHAPE_OF_STATE = [10, 7, 5, 6, 4, 9, 9, 8, ANSWER];
+export const SHAPE_OF_STATE = STATES.map((state) => SHAPES.findIndex(([name]) => name === state));
 
 /** The shape of the answer of a run that has ended. @param {Frame} frame */
 export function shapeOfAnswer({ stop, run: { about } }) {
@@ -197,6 +197,8 @@ export class Scene {
     this.weight = flags.map((has, slot) =>
       (has & (PATH | CHOSEN) ? 300 : has & DIM ? 0 : has & RECEDES ? 100 : has & FRONTIER ? 250 : 200) + (49 * scores[slot] || 0));
     const blamed = reasonOf({ findings }).map((id) => recording.indexOf(id));
+    /** Slots of the thoughts that the reason names, which show their ids. */
+    this.named = new Set(blamed.map(slotOf));
     /** Slots of the last thoughts that could still lead to a right answer, in a run that failed. */
     this.lastSolvable = blamed.filter((node) => solvable[node] === "1").map(slotOf)
       .filter((slot) => slot >= 0 && shape[slot] !== MISSED);
@@ -294,6 +296,11 @@ export class Scene {
     return waiting ? [...lines.slice(0, -1), [lines.at(-1), waiting].filter(Boolean).join(" ")] : lines;
   }
 
+  /** Returns the id of a thought that the reason names. @param {number} slot */
+  name(slot) {
+    return this.named.has(slot) && this.fill[slot] !== BLANK ? [`thought ${this.recording.id(this.nodes[slot])}`] : [];
+  }
+
   /** @param {number} slot @param {number} room @returns {string[]} */
   #numbers(slot, room) {
     const { quantity, scores } = this;
@@ -301,7 +308,7 @@ export class Scene {
     const node = this.nodes[slot];
     const word = quantity ? quantity.word(quantity.values[node])
       : !Number.isNaN(scores[slot]) ? tiny(scores[slot]) : this.evaluated[slot] ? "unreadable" : "";
-    const both = [word, quantity?.beside?.(node) ?? ""].filter(Boolean);
+    const both = [...this.name(slot), word, quantity?.beside?.(node) ?? ""].filter(Boolean);
     const fits = (/** @type {string} */ line) => line.length * DIGIT <= room;
     return fits(dotted(...both)) ? [dotted(...both)].filter(Boolean) : both.filter(fits);
   }
@@ -489,7 +496,7 @@ export function textBelow(scene, slot, { kx, rows, across }) {
  * @param {Scene} scene @param {number} slot @param {ReturnType<typeof detailAt>} detail */
 export function linesBelow(scene, slot, detail) {
   const { kx, scores, rows } = detail;
-  const number = scores ? scene.number(slot, (scene.sideways ? detail.across : kx) - 4) : [];
+  const number = scores ? scene.number(slot, (scene.sideways ? detail.across : kx) - 4) : rows ? scene.name(slot) : [];
   const least = scores && kx < ROOMY && scene.fill[slot] !== BLANK ? (scene.quantity?.beside ? 2 : 1) : 0;
   const first = max(number.length, least);
   return { ...textBelow(scene, slot, { ...detail, rows: rows && max(rows - max(first - 1, 0), 1) }), number, first };

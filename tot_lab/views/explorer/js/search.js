@@ -9,7 +9,7 @@
  * @typedef {(recording: Recording, frame: Frame, node: number) => boolean} Test
  */
 
-import { STATES } from "./recording.js";
+import { QUESTION, STATES } from "./recording.js";
 
 /** The syntax of queries, for the help. */
 export const SYNTAX =
@@ -75,10 +75,10 @@ function condition(field, sign, value) {
       ? (recording, _, node) => `${recording.id(node)}.`.startsWith(`${value}.`)
       : "id needs an id, such as id:0.1";
   if (field === "state") {
-    const wanted = value.split(",").map((name) => STATES.indexOf(name));
-    return sign === "=" && !wanted.includes(-1)
-      ? (_, frame, node) => wanted.includes(frame.state[node])
-      : `state needs one of ${STATES.join(", ")}`;
+    const [wanted, words] = [value.split(","), [QUESTION, ...STATES]];
+    return sign === "=" && wanted.every((name) => words.includes(name))
+      ? (_, frame, node) => wanted.includes(frame.word(node))
+      : `state needs one of ${words.join(", ")}`;
   }
   const score = field === "score";
   if (score && sign + value === "=none") return (_, frame, node) => isNaN(frame.score[node]);

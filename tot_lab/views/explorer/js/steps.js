@@ -9,6 +9,7 @@
  * @typedef {ReturnType<typeof stepsOf>[number]} Step
  */
 
+import { usedOf } from "./controls.js";
 import { outsideOf, scoreOf, stateOf } from "./details.js";
 import { button, count, dotted, h, money, number, renew, seconds, short } from "./dom.js";
 import { integers } from "./numbers.js";
@@ -17,7 +18,8 @@ import { argumentsOf, plansAt, stepAt } from "./plans.js";
 import { STATES } from "./recording.js";
 import { reasonOf } from "./scene.js";
 
-/** Number of characters of a row's text and result, and number of rows that are shown at first. */
+/** Number of characters of a row's text and result on a screen; paper shows all that the recording has. Number of rows that
+ * are shown at first. */
 const [TEXT, RESULT, ROWS] = [400, 300, 500];
 
 /** Whether a tree is mostly a chain: few of its thoughts are leaves, or not many if they are steps of different kinds.
@@ -132,7 +134,9 @@ export function turnOf(text, tools) {
 export function stepsView(app) {
   const list = h("ol");
   const element = h("div.steps", { role: "region", "aria-label": "steps", tabindex: -1 }, list);
-  let [made, most] = ["", ROWS];
+  let [made, most, paper] = ["", ROWS, false];
+  /** What `show` was called with last. @type {Parameters<typeof show> | undefined} */
+  let last;
   /** @type {Step[]} */
   let steps = [];
   element.addEventListener("keydown", (event) => {
@@ -152,30 +156,33 @@ export function stepsView(app) {
     const alone = step.model < 0 && calls.length > 0; // calls that produced no thought
     const text = alone ? `${count(calls.length, "call")} at thought ${run.id(node)}` : run.text(node);
     const { thought, given } = turnOf(text, tools);
+    const cut = (/** @type {string} */ words, /** @type {number} */ most) => (paper ? words : short(words, most));
     const planned = alone ? undefined : stepAt(plansAt(facts.plans, frame.step, run.lines), run.id(node));
     const values = planned?.given ? [argumentsOf(planned.given)] : given;
     const scored = !alone && frame.scoredLine[node] >= 0;
     const row = button(
       [
-        h("span.kind", kind),
+        h("span.kind", kind, !alone && kind === "answer" && run.about.verdict?.correct === false && " ✗"),
         h(
           "span.said",
-          h(tools.length ? "span.thinking" : "span", short(thought, TEXT)),
+          h(tools.length ? "span.thinking" : "span", cut(thought, TEXT)),
           tools.length > 0 && h("b", `${tools.join(", ")} `),
-          short(values.join("; "), TEXT),
-          result >= 0 && !error && h("span.result", `→ ${short(run.text(result).replace(`${tools} → `, ""), RESULT)}`),
-          error && h("span.error", `failed: ${short(error, RESULT)}`),
+          cut(values.join("; "), TEXT),
+          result >= 0 && !error && h("span.result", `→ ${cut(run.text(result).replace(`${tools} → `, ""), RESULT)}`),
+          error && h("span.error", `failed: ${cut(error, RESULT)}`),
         ),
         h(
           "span.quiet",
           dotted(
             result >= 0 && outsideOf(facts, run.id(result)),
-            planned?.status.replace("_", " "),
             scored && `score ${scoreOf(frame.score[node])}`,
-            !alone && frame.state[node] > 1 && !planned && kind !== "answer" && stateOf(run, frame, node),
+            !alone && (planned || (frame.state[node] > 1 && kind !== "answer")) && stateOf(frame, node, facts.plans),
             step.seconds >= 0 && seconds(step.seconds),
             usage
-              ? `${step.shared > 1 ? `one call for ${number(step.shared)} steps: ` : ""}${number(usage.input)} → ${number(usage.output)} tokens`
+              ? [
+                  step.shared > 1 && `one call for ${number(step.shared)} steps`,
+                  !isNaN(usage.input + usage.output) && `${number(usage.input)} → ${number(usage.output)} tokens`,
+                ].filter(Boolean).join(": ")
               : step.model >= 0 && "the same call",
           ),
         ),
@@ -193,19 +200,20 @@ export function stepsView(app) {
       inside > 0 &&
       button(`${closed.has(node) ? "▸" : "▾"} ${count(inside, "step")}`, () => app.toggle(0, node), `${closed.has(node) ? "show" : "hide"} the steps`, "flat");
     const item = h("li", row, fold);
-    item.style.marginInlineStart = `${Math.min(level, 12) * 18}px`;
+    item.style.setProperty("--level", `${Math.min(level, 12)}`);
     return item;
   }
 
   /** @param {Frame} frame @param {number} version of texts @param {Set<number>} closed @param {number} chosen the selected thought
    * @param {import("./app.js").Facts} facts */
   function show(frame, version, closed, chosen, facts) {
+    last = [frame, version, closed, chosen, facts];
     const blamed = reasonOf(facts);
     const { calls, input, output, cost } = frame.usage;
     const now = [frame.run.about.id, frame.step, version].join();
     if (now !== made) steps = stepsOf(frame);
     made = now;
-    renew(list, [now, most, chosen, [...closed], blamed, Object.keys(facts.outside).length], () => {
+    renew(list, [now, most, paper, chosen, [...closed], blamed, Object.keys(facts.outside).length], () => {
       const seen = [];
       let hidden = Infinity; // level above which rows are hidden
       for (const step of steps) {
@@ -219,11 +227,19 @@ export function stepsView(app) {
         rest > 0 && h("li", button(`${number(rest)} more`, () => {
           most *= 10;
           app.changed();
-        })),
-        h("li", h("p.total", dotted("all rows", count(calls, "call"), `${number(input)} → ${number(output)} tokens`, `cost ${money(cost)}`))),
+        }, undefined, "flat")),
+        h("li", h("p.total", dotted("all rows", ...(isNaN(input) ? usedOf({}, frame) : [count(calls, "call"), `${number(input)} → ${number(output)} tokens`, `cost ${money(cost)}`])))),
       ];
     });
     if (chosen >= 0) list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
   }
-  return { element, show };
+  return {
+    element,
+    show,
+    /** Shows texts whole on paper. @param {boolean} on */
+    print(on) {
+      paper = on;
+      if (last && !element.hidden) show(...last);
+    },
+  };
 }

@@ -5,9 +5,9 @@
  *   why: string | null}[]}} Sweep `sweep_page` in sweep_page.py
  */
 
-/** The sign of a wrong run for each component to blame (`BLAMES` in judging.py). */
+/** The sign of a wrong run for each component to blame (`BLAMES` in blame.py). */
 export const BLAMES = {
-  proposer: "P", evaluator: "E", answerer: "A", "cut short": "C", unsolvable: "U", unknown: "?",
+  proposer: "P", evaluator: "E", answerer: "A", "cut short": "C", person: "H", unsolvable: "U", unknown: "?",
 };
 
 /** Columns that are not in the frame of the sweep. */

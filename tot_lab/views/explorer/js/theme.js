@@ -35,8 +35,9 @@ export const SHAPES = [
   ["pruned", "x"],
   ["unreadable", "square"],
   ["failed", "triangle-down"],
-  ["duplicate or merged", "triangle-up"],
-  ["not decided", "hexagon"],
+  ["duplicate", "triangle-up"],
+  ["merged", "bowtie"],
+  ["proposed", "hexagon"],
   ["tool call", "triangle-right"],
   ["tool result", "triangle-left"],
   ["plan step", "pentagon"],
@@ -56,7 +57,8 @@ const regular = (corners, turn, radius, inner = radius) =>
   });
 
 /** The star of an answer: filled if it is right, crossed if it is wrong, with a ground of its own if it was not chosen. */
-export const [RIGHT, ANSWER, WRONG, MISSED] = [1, 2, 3, 17];
+export const [RIGHT, ANSWER, WRONG, MISSED] = ["right answer", "answer", "wrong answer", "right, not chosen"].map((its) =>
+  SHAPES.findIndex(([name]) => name === its));
 
 const STAR = regular(10, 0, 1.55, 0.68);
 
@@ -64,7 +66,7 @@ const STAR = regular(10, 0, 1.55, 0.68);
 export const LINK_WORDS = { merged: "the same state", source: "made from", depends: "depends on" };
 
 /** The shape of the first kind of step (KINDS in origins.js) that has one. */
-export const STEP_SHAPES = 11;
+export const STEP_SHAPES = SHAPES.findIndex(([name]) => name === "tool call");
 
 /** The corners of each of SHAPES for radius 1; a circle has none. */
 export const CORNERS = [
@@ -80,6 +82,7 @@ export const CORNERS = [
   regular(4, 0.5, 1.25),
   regular(3, 1.5, 1.3),
   regular(3, 0, 1.3),
+  [[-1, -1], [0, -0.25], [1, -1], [1, 1], [0, 0.25], [-1, 1]],
   regular(6, 0.5, 1.08),
   regular(3, 0.75, 1.3),
   regular(3, 2.25, 1.3),
@@ -91,7 +94,7 @@ export const CORNERS = [
 ];
 
 /** Kinds of differences between two compared runs, in the order of their codes. 0 means no difference. */
-export const DIFFERENCES = ["", "only here", "other text", "other score", "other fate"];
+export const DIFFERENCES = ["", "only here", "other text", "other score", "other state"];
 
 /**
  * @typedef {object} Theme

@@ -38,7 +38,7 @@ test("a run is equal to itself, unreadable scores too", () => {
   assert.deepEqual([result.counts.matched, result.counts.same], [4, 4]);
 });
 
-test("other text, other score and other fate are three differences, in tree order", () => {
+test("other text, other score and other state are three differences, in tree order", () => {
   const a = made([["0", "q"], ["0.1", "y", 0.5, "kept"], ["0.0", "x", 0.5, "kept"], ["0.0.0", "below", 0.1]]);
   const b = made([["0", "q"], ["0.0", "X", 0.6, "pruned"], ["0.1", "y", NONE, "kept"], ["0.0.0", "below", 0.2]]);
   const result = align(...a, ...b);
@@ -46,7 +46,7 @@ test("other text, other score and other fate are three differences, in tree orde
   assert.deepEqual(said(result), [
     ["text", 2, 1, 1],
     ["score", 2, 1, 1],
-    ["fate", 2, 1, 1],
+    ["state", 2, 1, 1],
     ["score", 3, 3, 1],
     ["score", 1, 2, 1],
   ]);

@@ -81,7 +81,7 @@ test("calls are told of when they are asked and when they are answered", () => {
   const used = usageOf(recording, recording.at(5), 0);
   assert.deepEqual(
     [used.calls.length, used.open, used.input, used.output, used.cost, used.paid, used.words],
-    [3, 2, 10, 5, 0.5, 0, "model · 10 → 5 tokens · 1.5 s · cost $0.5, paid $0 · 2 open"],
+    [3, 2, 10, 5, 0.5, 0, "model · 10 → 5 tokens · 1.5 s · cost $0.5000, paid $0 · 2 open"],
   );
   const later = usageOf(recording, recording.at(7), 0);
   assert.deepEqual([later.open, later.input, later.cost], [1, 10, 0.5]);
@@ -91,8 +91,8 @@ test("calls are told of when they are asked and when they are answered", () => {
 test("a thought's state has a name", () => {
   const recording = tree([-1, 0, 0], { decided: [[1, "answer"]] });
   assert.deepEqual(
-    [0, 1, 2].map((node) => stateOf(recording, recording.at(4), node)),
-    ["question", "answer", "not decided"],
+    [0, 1, 2].map((node) => stateOf(recording.at(4), node, [])),
+    ["question", "answer", "proposed"],
   );
 });
 
@@ -104,7 +104,7 @@ test("what is used is told beside its cap", () => {
     "150 of 100 tokens",
     "100 in",
     "50 out",
-    "$0.02 cost",
+    "$0.0200 cost",
     "30.0 s of 1 min 0 s",
   ]);
 });
@@ -113,15 +113,20 @@ test("what the log of an imported run lacks is unknown, and never 0", () => {
   const used = { usage: { calls: 1, input: NaN, output: NaN, cost: NaN }, time: 0 };
   const wordsOf = (/** @type {string[]} */ ...unknown) =>
     usedOf({}, /** @type {any} */ ({ run: new Recording({ unknown }), ...used }));
-  assert.deepEqual(wordsOf("times", "calls").filter((_, place) => place % 5 === 0), ["at least 1 calls", "unknown time"]);
-  assert.deepEqual(wordsOf("durations").filter((_, place) => place % 5 === 0), ["1 calls", "0 ms"]);
+  assert.deepEqual(wordsOf("times", "calls"), ["at least 1 call", "tokens, cost, time unknown"]);
+  assert.deepEqual(wordsOf("durations"), ["1 call", "0 ms", "tokens, cost unknown"]);
+  const half = { usage: { calls: 2, input: 5, output: NaN, cost: 0 }, time: 0 };
+  assert.deepEqual(usedOf({ calls: 4 }, /** @type {any} */ ({ run: new Recording(), ...half })), ["2 of 4 calls", "5 in", "$0 cost", "0 ms", "tokens, tokens out unknown"]);
+  const none = new Recording({ unknown: ["times", "calls"] });
+  none.append({ first: 0, firstNode: 0, firstCall: 0, kinds: "0", times: [0], parents: [-1], ordinals: [0] });
+  assert.deepEqual(usedOf({}, none.at(1)), ["calls, tokens, cost, time unknown"]);
 });
 
 test("amounts are worded, and what is not known is said", () => {
   assert.deepEqual([number(12345), number(NaN)], ["12,345", "unknown"]);
   assert.deepEqual(
     [money(0), money(0.000123), money(0.1234), money(12.345), money(NaN)],
-    ["$0", "$0.00012", "$0.123", "$12.35", "unknown"],
+    ["$0", "$0.00012", "$0.1234", "$12.35", "unknown"],
   );
   assert.deepEqual([0.0042, 3.21, 75, NaN].map(seconds), ["4 ms", "3.2 s", "1 min 15 s", "unknown time"]);
   assert.deepEqual([brief(0.123456), brief(1), brief(NaN)], ["0.123", "1", "none"]);

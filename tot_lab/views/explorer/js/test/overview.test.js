@@ -57,12 +57,12 @@ test("each level has its own count, mean, share and histogram", () => {
   const levels = levelsOf(scene);
   const depth = ([id]) => id.split(".").length - 1;
   assert.deepEqual(levels.map(({ level }) => level), [...new Set(rows.slice(1).map(depth))].sort((a, b) => a - b));
-  for (const { level, count, mean, dropped, bins } of levels) {
+  for (const { level, count, mean, pruned, bins } of levels) {
     const mine = rows.filter((row) => depth(row) === level);
     const its = truth(mine);
     assert.equal(count, its.count);
     near(mean, its.mean, 1e-9, "mean");
-    near(dropped, its.pruned, 1e-12, "share");
+    near(pruned, its.pruned, 1e-12, "share");
     bins.forEach((some, bin) => assert.equal(some, mine.filter(([, score]) => Math.min(Math.floor(score * 10), 9) === bin).length));
   }
 });

@@ -67,8 +67,8 @@ test("each state has its shape, a score its colour", () => {
   const scene = sceneOf(recording);
   const shapes = [...scene.shape].map((shape) => SHAPES[shape][0]);
   assert.deepEqual(shapes, [
-    "question", "kept", "pruned", "complete", "duplicate or merged", "duplicate or merged", "failed", "answer",
-    "unreadable", "not decided",
+    "question", "kept", "pruned", "complete", "duplicate", "merged", "failed", "answer",
+    "unreadable", "proposed",
   ]);
   assert.equal(scene.fill[0], BLANK);
   assert.equal(scene.fill[1], 0);

@@ -37,6 +37,8 @@ test("conditions are plain", () => {
   assert.deepEqual(found("depth<=1"), [0, 1, 2]);
   assert.deepEqual(found("state:pruned"), [2]);
   assert.deepEqual(found("State:kept,answer"), [1, 4]);
+  assert.deepEqual(found("state:question"), [0]);
+  assert.deepEqual(found("state:unreadable,question"), [0, 3]);
   assert.deepEqual(found("id:0.0"), [1, 3, 4]);
 });
 
@@ -59,7 +61,7 @@ test("a word that only holds a field's name is a word", () => {
 test("what cannot be read is an error in words", () => {
   assert.match(searchOf("score>much").error, /score needs a number, such as score>0\.7/);
   assert.match(searchOf("depth=").error, /depth needs a number/);
-  assert.match(searchOf("state:good").error, /state needs one of proposed, unreadable, kept/);
+  assert.match(searchOf("state:good").error, /state needs one of question, proposed, unreadable, kept/);
   assert.match(searchOf("state>kept").error, /state needs one of/);
   assert.match(searchOf("id:x").error, /such as id:0\.1/);
 });

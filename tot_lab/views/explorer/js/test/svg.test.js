@@ -72,7 +72,7 @@ test("a big tree is counted whole in bars, and the picture says so", () => {
   const scene = sceneOf(full(6, 5));
   const svg = svgOf(scene, LIGHT, { width: 900, height: 500 });
   wellFormed(svg);
-  assert.ok(svg.includes(">bar: shares of the kept"));
+  assert.ok(svg.includes(">bar: thoughts that are pruned"));
   assert.ok(!svg.includes("thoughts drawn"));
   assert.ok(svg.length < 1e6);
   const camera = { ...fitted(scene, 900, 500), x: 0 };

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { CORNERS, DARK, DARK_SCORES, KINDS, LIGHT, SCORES, SHAPES, STEPS, STEP_SHAPES } from "../theme.js";
+import { QUESTION, STATES } from "../recording.js";
 
 const python = (name) => readFile(new URL(`../../../figures/${name}.py`, import.meta.url), "utf8");
 
@@ -22,12 +23,18 @@ test("colours and shapes are those of the figures", async () => {
   assert.deepEqual(SHAPES.slice(0, STEP_SHAPES), [...shapes].map(([, what, shape]) => [what, shape]));
 });
 
+test("the words for the states are those of Python", async () => {
+  const records = await readFile(new URL("../../../../core/records.py", import.meta.url), "utf8");
+  const words = (start) => records.match(new RegExp(`^${start}([^\\])]+)`, "m"))[1].match(/\w+(?=")/g);
+  assert.deepEqual([QUESTION, ...STATES], [...words("STATES = \\("), ...words("Decision: TypeAlias = Literal\\[")]);
+});
+
 test("each shape has its corners and those of equal name are equal", () => {
   assert.equal(CORNERS.length, SHAPES.length);
   const corners = Object.fromEntries(SHAPES.map(([, shape], at) => [shape, CORNERS[at].length]));
   assert.deepEqual(corners, {
     circle: 0, star: 10, diamond: 4, x: 12, square: 4, "triangle-down": 3, "triangle-up": 3, hexagon: 6,
-    "triangle-right": 3, "triangle-left": 3, pentagon: 5, hourglass: 6, octagon: 8, "diamond-tall": 4,
+    "triangle-right": 3, "triangle-left": 3, pentagon: 5, hourglass: 6, octagon: 8, bowtie: 6, "diamond-tall": 4,
   });
   const tip = (shape) => CORNERS[SHAPES.findIndex(([, its]) => its === shape)].map(([, y]) => y);
   assert.ok(Math.max(...tip("triangle-down")) > -Math.min(...tip("triangle-down")));

@@ -1,0 +1,245 @@
+"""What a sweep will still use: bounds before any run, and an expectation once a few tasks are finished."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from tot_lab.core.calls import Call, Halt, Reply, is_made
+from tot_lab.lab.sweeps.progress import progress
+from tot_lab.lab.sweeps.sweep import Cell, Sweep
+from tot_lab.record.compute import flops_by_call
+from tot_lab.record.journal import JournalError
+from tot_lab.record.run import Run, money
+from tot_lab.runtime.estimates import Amounts, total
+
+SPREAD = 0.7
+"""Coefficient of variation between tasks that is assumed before any is finished."""
+
+WEIGHT = 2
+"""Number of tasks that the assumption weighs."""
+
+
+class Forecast(NamedTuple):
+    """What the rest of a sweep uses of one amount. `None` means that it is not known.
+
+    Attributes:
+        bound: The most that it can be.
+        expected: The mean of the finished tasks, times what is left.
+        low: Lower end of the 90 % interval.
+        high: Upper end of that interval.
+    """
+
+    bound: float | None = None
+    expected: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class SweepEstimate(NamedTuple):
+    """What the unfinished runs of a sweep will use. Only calls that are sent count: of equal calls of several
+    runs one, and none that the cache is known to answer.
+
+    The expectation takes finished tasks for a random sample of all. Two tasks say little about how much tasks
+    differ: their difference alone gives an interval that is either useless or, if the two happen to be alike,
+    far too short. The coefficient of variation between tasks is therefore pooled with an assumed one of 0.7
+    that weighs as much as two tasks. With `n` finished tasks and runs left on `m`, the interval is the
+    expectation divided and multiplied by `exp(t * cv * sqrt(1/n + 1/m))`, where `t` is the 95 % quantile of
+    Student's distribution with `n + 1` degrees of freedom. Settings and repeats are not further observations,
+    since a long task is long for all of them. If one task in ten costs a hundred times as much as the others,
+    two tasks cannot show it: use more.
+
+    Attributes:
+        runs: Number of runs.
+        finished: Runs that need no further calls.
+        cached: Calls of the other runs that the cache answers, as far as the searches can be followed.
+        sample: Tasks on which the expectation is based: those of which a repeat is finished in all settings.
+        calls: Model calls.
+        input_tokens: Tokens of prompts.
+        output_tokens: Tokens of replies, thinking included.
+        cost: USD. What a provider charges for failed tries is not included.
+        flops: FLOPs, as in `Run.compute`, if the roles have `params`.
+    """
+
+    runs: int
+    finished: int
+    cached: int
+    sample: int
+    calls: Forecast
+    input_tokens: Forecast
+    output_tokens: Forecast
+    cost: Forecast
+    flops: Forecast
+
+    def __str__(self) -> str:
+        rows = [["", "at most", "expected", "90 % interval"]]
+        for name in Amounts._fields:
+            forecast: Forecast = getattr(self, name)
+            if name != "flops" or forecast != Forecast():
+                label = _LABELS.get(name, name.replace("_", " "))
+                bound, expected, low, high = (_shown(name, amount) for amount in forecast)
+                rows.append([label, bound, expected, f"{low} – {high}"])
+        shown = [row if self.sample else row[:2] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+        table = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in shown]
+        based = f"expected from {self.sample:,} finished task{'' if self.sample == 1 else 's'}"
+        return "\n".join(
+            [
+                f"left: {self.runs - self.finished:,} of {self.runs:,} runs",
+                *table,
+                *([based] if self.sample else []),
+                f"already in the cache: at least {self.cached:,} further calls",
+            ]
+        )
+
+
+_LABELS = {"cost": "USD", "flops": "FLOPs"}
+
+
+def _shown(name: str, amount: float | None) -> str:
+    if amount is None:
+        return "unknown"
+    return money(amount) if name == "cost" else f"{amount:.3g}" if name == "flops" else f"{amount:,.0f}"
+
+
+async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
+    """Predict what the unfinished runs will use, after the first repeat of `pilot` tasks.
+
+    Without a pilot nothing is sent or recorded.
+
+    Raises:
+        ValueError: If there are fewer tasks than `pilot`.
+    """
+    if pilot:
+        await sweep.carry_out(None, progress, cells=_pilot_cells(sweep, pilot))
+    left: list[Cell] = []
+    costs: dict[int, list[dict[int, Amounts]]] = {}  # by task, for each finished repeat, by setting
+    for block in _blocks(sweep):
+        seen: set[bytes] = set()
+        used: dict[int, Amounts] = {}
+        for cell in block:
+            with suppress(JournalError, OSError):  # its row will show the error, without any call
+                if (run := sweep.finished(cell)) is None:
+                    left.append(cell)
+                else:
+                    used[cell.setting] = _sent(sweep, run, seen)
+        if len(used) == len(block):
+            costs.setdefault(block[0].task, []).append(used)
+    cached, bounds = 0, []
+    for cell in left:
+        try:
+            found = await sweep.runner.estimate(*sweep.part(cell), repeat=cell.repeat, budget=sweep.budget)
+        except Halt:  # the cache cannot be read
+            raise
+        except Exception:  # the run will report a bug in the strategy
+            bounds.append(Amounts(None if sweep.budget is None else sweep.budget.calls))
+        else:
+            cached += found.cached
+            bounds.append(found.sent)
+    bound = sweep.runner.within_spend(total(bounds))
+    settings = Counter(cell.setting for cell in left)
+    tasks = Counter(cell.task for cell in left)
+    samples = [_if_all_were(blocks, settings) for blocks in costs.values()]
+    forecasts = [
+        _forecast(most, [sample[place] for sample in samples], list(tasks.values()))
+        for place, most in enumerate(bound)
+    ]
+    return SweepEstimate(len(sweep.cells), len(sweep.cells) - len(left), cached, len(costs), *forecasts)
+
+
+def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:
+    """Return the runs of the first repeat of a number of tasks. The choice depends on nothing but the tasks,
+    so that it stays the same, and not on their order, which may be one of difficulty.
+
+    Raises:
+        ValueError: If there are not so many tasks.
+    """
+    if isinstance(tasks, bool) or not isinstance(tasks, int) or not 1 <= tasks <= len(sweep.tasks):
+        raise ValueError(f"pilot must be 1 to {len(sweep.tasks)}, the number of tasks: got {tasks!r}.")
+    labels = [hashlib.sha256(label.encode("utf-8", "replace")).digest() for label in sweep.tasks]
+    chosen = {*sorted(range(len(labels)), key=labels.__getitem__)[:tasks]}
+    return [cell for cell in sweep.cells if cell.task in chosen and not cell.repeat]
+
+
+def _blocks(sweep: Sweep) -> Iterator[list[Cell]]:
+    """Yield the runs of each task and repeat, in the order in which a sweep makes them."""
+    blocks: dict[tuple[int, int], list[Cell]] = {}
+    for cell in sweep.cells:
+        blocks.setdefault((cell.task, cell.repeat), []).append(cell)
+    for block in blocks.values():
+        yield sorted(block, key=sweep.turn)
+
+
+def _sent(sweep: Sweep, run: Run, seen: set[bytes]) -> Amounts:
+    """Return what the calls of a run use without those in `seen`, which are equal to earlier ones."""
+    lines = run.lines
+    replies = {line.p: line.e for line in lines if isinstance(line.e, Reply) and is_made(line.e)}
+    flops = flops_by_call(lines, run.params, run.header.unknown)
+    used = []
+    for line in lines:
+        call, reply = line.e, replies.get(line.p)
+        if not isinstance(call, Call) or reply is None:
+            continue
+        if _is_shared(sweep, call):
+            key = sweep.key_of(call)
+            if key in seen:
+                continue
+            seen.add(key)
+        failed = reply.error is not None and reply.input_tokens is None
+        amounts = (reply.input_tokens, reply.output_tokens, reply.cost, flops[line.p].flops)
+        used.append(Amounts(1, *(0 if failed else amount for amount in amounts)))
+    return total(used)
+
+
+def _is_shared(sweep: Sweep, call: Call) -> bool:
+    """Whether the cache answers a call that is equal to an earlier one."""
+    gateway = sweep.runner.gateway
+    with suppress(Exception):  # such as an unknown model, which the call itself has reported
+        return gateway.is_cached(gateway.model_of(call.model))
+    return False
+
+
+def _if_all_were(blocks: Sequence[Mapping[int, Amounts]], settings: Mapping[int, int]) -> Amounts:
+    """Return what so many runs of each setting use if all cost as much as on one task, whose finished repeats
+    are `blocks`.
+    """
+    whole = total(_times(block[setting], count) for block in blocks for setting, count in settings.items())
+    return _times(whole, 1 / len(blocks))
+
+
+def _times(amounts: Amounts, factor: float) -> Amounts:
+    return Amounts(*(None if amount is None else factor * amount for amount in amounts))
+
+
+def _forecast(bound: float | None, samples: Sequence[float | None], left: Sequence[int]) -> Forecast:
+    """Return the forecast of one amount.
+
+    Args:
+        bound: The most that it can be.
+        samples: By finished task, what would be left if every task cost as much.
+        left: The number of unfinished runs of each task that has any.
+    """
+    if not left:
+        return Forecast(0.0, 0.0, 0.0, 0.0)
+    known: list[Any] = [sample for sample in samples if sample is not None]
+    if not known or len(known) < len(samples):
+        return Forecast(bound)
+    most = math.inf if bound is None else bound
+    expected = min(statistics.fmean(known), most)
+    count = len(known)
+    if count == 1 or not expected:
+        return Forecast(bound, expected, *((0.0, 0.0) if count > 1 else ()))
+    from scipy.special import stdtrit  # noqa: PLC0415
+
+    freedom = WEIGHT + count - 1
+    variation = WEIGHT * SPREAD**2 + (count - 1) * statistics.variance(known) / expected**2
+    tasks = sum(left) ** 2 / sum(one**2 for one in left)  # as many tasks with equally many runs
+    factor = math.exp(
+        float(stdtrit(freedom, 0.95)) * math.sqrt(variation / freedom * (1 / count + 1 / tasks))
+    )
+    return Forecast(bound, expected, expected / factor, min(expected * factor, most))
