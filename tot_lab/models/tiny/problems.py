@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import cache, lru_cache
-from itertools import combinations, combinations_with_replacement
+from itertools import chain, combinations, combinations_with_replacement
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -143,7 +143,8 @@ class Examples:
 
     Args:
         random: The source of randomness.
-        hands: Returns the hands of the Game of 24 (`True`) and of Countdown (`False`) to draw from.
+        hands: Returns the hands of the Game of 24 (`True`) and of Countdown (`False`) to draw from. Some must
+            be solvable and some not.
     """
 
     def __init__(self, random: Random, hands: Callable[[bool], list[State]] = training_hands) -> None:
@@ -152,8 +153,8 @@ class Examples:
 
     def draw(self) -> Example:
         kinds = (self.propose, self.value, self.judge, self.check, self.vote, self.joint, self.solve)
-        (kind,) = self.random.choices(kinds, (30, 34, 8, 3, 5, 4, 16))
-        return kind(self.random.random() < 0.6)
+        (kind,) = self.random.choices(kinds, (22, 42, 12, 3, 4, 3, 14))
+        return kind(self.random.random() < 0.5)
 
     # Forms.
 
@@ -177,7 +178,7 @@ class Examples:
         target, state = self.state(game24, random.choices((4, 3, 2, 1), (8, 60, 28, 4))[0], solvable)
         lines: list[str] = []
         verdict = (
-            0 if not solvable else 1 if len(state) == 1 else random.choices((0, 1, 2), (60, 28, 12))[0] + 1
+            0 if not solvable else 1 if len(state) == 1 else random.choices((1, 2, 3), (70, 25, 5))[0]
         )
         if len(state) > 1:
             lines += [
@@ -242,14 +243,15 @@ class Examples:
 
     def problem(self, game24: bool, solvable: bool = True) -> tuple[int, State]:
         """Draw a target and a hand."""
-        while True:
-            hand = self.random.choice(self.hands(game24))
-            target = 24
-            if not game24:
-                bits = _reached(hand)
-                target = self.random.choice([k for k in TARGETS if bits >> k & 1 == solvable] or [0])
-            if target and reaches(hand, target) == solvable:
-                return target, hand
+        hands = self.hands(game24)
+        drawn = (self.random.choice(hands) for _ in range(200))
+        for hand in chain(drawn, hands):
+            bits = _reached(hand)
+            targets = [k for k in ((24,) if game24 else TARGETS) if bits >> k & 1 == solvable]
+            if targets:
+                return self.random.choice(targets), hand
+        sought = "a solvable" if solvable else "an unsolvable"
+        raise ValueError(f"The hands must include {sought} one: got {hands[:5]}.")
 
     def state(self, game24: bool, size: int, solvable: bool) -> tuple[int, State]:
         """Draw a state of `size` numbers. Most of the unsolvable ones follow a mistake."""
