@@ -5,6 +5,7 @@ The weights are random here. What the shipped weights can do is in their card.
 
 import asyncio
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -26,6 +27,7 @@ from tot_lab.models.tiny.language import PIECES, decode, encode_prompt, encode_r
 from tot_lab.models.tiny.network import Decoder, Network
 from tot_lab.models.tiny.problems import Examples, held_out, moves, reaches, training_hands
 from tot_lab.models.tiny.requests import read_prompt
+from tot_lab.views.report import report_html
 
 HAND = tl.game24("10 6 5 4")
 NUMBERS = Task(
@@ -131,6 +133,7 @@ def test_text_outside_the_language_is_an_error(text):
 # Exact answers.
 
 
+@pytest.mark.slow
 def test_the_solver_agrees_with_those_of_the_domains():
     random = Random(3)
     for _ in range(60):
@@ -152,6 +155,7 @@ def test_steps_are_those_that_the_domain_accepts():
     assert len(HAND.domain.read_proposals(HAND, [], text)) == len(listed)
 
 
+@pytest.mark.slow
 def test_held_out_hands_begin_no_example():
     out = held_out()
     assert (len(out["game24"]), len(out["countdown"])) == (360, 300)
@@ -162,6 +166,13 @@ def test_held_out_hands_begin_no_example():
     for game24 in (True, False):
         assert not (hands | others) & {*training_hands(game24)}
     assert all(reaches(tuple(row[1:]), row[0]) for row in out["countdown"])
+
+
+@pytest.mark.parametrize("hands", [[(4, 5, 6, 10)], [(1, 1, 1, 1)]])
+def test_hands_that_are_all_alike_are_refused(hands):
+    examples = Examples(Random(1), lambda game24: hands)
+    with pytest.raises(ValueError, match=r"The hands must include an? (un)?solvable one: got \[\("):
+        [examples.draw() for _ in range(200)]
 
 
 def test_the_domains_read_what_the_models_learn_to_write():
@@ -378,6 +389,7 @@ def test_the_text_is_streamed(model):
     assert all(reply.text.startswith(text) for text in watching.seen)
 
 
+@pytest.mark.slow
 def test_a_search_runs_and_replays(model, tmp_path):
     lab = tl.Lab(model, runs=tmp_path)
     run = wait(lab.run(tl.TreeOfThoughts(), HAND))
@@ -392,3 +404,34 @@ def test_a_search_runs_and_replays(model, tmp_path):
 def test_a_name_without_weights_is_refused():
     with pytest.raises(ValueError, match=r"the path of an .npz file: got 'words'"):
         Tiny(weights="words")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:More than 5%")  # random weights write nothing that can be read
+def test_each_view_says_what_it_is(model, tmp_path):
+    words = "real model of a small formal language"
+    lab = tl.Lab(model, runs=None, cache="off")
+    sweep = lab.sweep_sync([tl.ChainOfThought(), tl.SelfConsistency(attempts=2)], [HAND])
+    run = next(sweep.runs())
+    assert not run.simulated
+    tl.figures.plot_tree(run).write_json(tmp_path / "figure")
+    for name, write in {
+        "run": run.save_html,
+        "sweep": sweep.save_html,
+        "report": lambda path: report_html(list(sweep.runs()), path),
+        "tree.svg": run.save_figure,
+    }.items():
+        write(tmp_path / name)
+    shown = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    shown |= {"repr": repr(run), "html": run._repr_html_(), "table": repr(sweep)}
+    for plot, table in {
+        tl.figures.plot_tree: run.graph(),
+        tl.figures.plot_icicle: run,
+        tl.figures.plot_timeline: run,
+        tl.figures.plot_pareto: sweep,
+        tl.figures.plot_sweep: tl.stats.anytime_performance(sweep, [1]),
+        tl.figures.plot_scaling: tl.stats.pass_at_k(sweep),
+    }.items():
+        shown[f"{plot.__name__} {type(table).__name__}"] = plot(table).to_json()
+    shown["tree.svg"] = " ".join(re.findall(r">([^<]+)<", shown["tree.svg"]))  # lines are wrapped
+    assert [name for name, text in shown.items() if words not in text] == []

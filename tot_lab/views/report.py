@@ -26,7 +26,7 @@ from tot_lab.core.records import Note
 from tot_lab.core.tools import tool_of
 from tot_lab.core.tree import Node, Tree, format_score
 from tot_lab.record.losses import describe, losses_of, total, warning_of
-from tot_lab.record.run import Run, money
+from tot_lab.record.run import Run, model_note, money
 from tot_lab.views.figures.theme import (
     DARK,
     DARK_SCORES,
@@ -80,7 +80,7 @@ class RunSummary(NamedTuple):
     cost: str
     run_facts: str
     model: str
-    simulated: bool
+    model_note: str
 
 
 def summarize(run: Run) -> RunSummary:
@@ -113,7 +113,7 @@ def summarize(run: Run) -> RunSummary:
         + cached
         + ("" if run.verified else " · unverified: no checksums"),
         printable(run.model),
-        run.simulated,
+        run.model_note,
     )
 
 
@@ -167,7 +167,7 @@ def run_text(run: Run) -> str:
     stopped = short(summary.stopped, 90)
     changed = {change.node for change in changes_of(run)}
     rows = [
-        f"{summary.strategy} · {summary.model}" + (" · simulated model" if summary.simulated else ""),
+        " · ".join(filter(None, [summary.strategy, summary.model, summary.model_note])),
         f"  question  {short(summary.question, 90)}",
         f"  answer    {short(summary.answer, 90) or 'none'}"
         + (f"  {summary.verdict}" if summary.verdict else ""),
@@ -294,7 +294,7 @@ def run_html(run: Run) -> str:
         f"border:1px solid rgba(128,128,128,.35);border-radius:8px;padding:12px 16px;max-width:880px;"
         'break-inside:avoid">'
         f'<div style="opacity:.75">{html_text(summary.strategy)} · {html_text(summary.model)}'
-        f"{_badge_html(summary.simulated)}</div>"
+        f"{_badge_html(summary.model_note)}</div>"
         f'<div style="font-size:15px;margin:2px 0 6px">{_line_html(summary.question)}</div>'
         f'<div style="margin-bottom:8px"><span style="opacity:.65">answer</span> '
         f"<b>{_line_html(summary.answer) or 'none'}</b>{verdict}</div>"
@@ -345,7 +345,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(printable(title))}</title><style>{_STYLE}</style>"
         f"<script>{get_plotlyjs()}</script></head><body>"
-        f"<h1>{escape(printable(title))}{_badge_html(any(one.simulated for _, one in pairs))}</h1>"
+        f"<h1>{escape(printable(title))}{_badge_html(model_note(one.model_note for _, one in pairs))}</h1>"
         f"<div class=tiles>{tiles}</div>{_losses_html(runs)}"
         f"<div class=wide><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
         f"<h2>Trees</h2>{sections}<script>{_SCRIPT}</script></body></html>\n"
@@ -393,12 +393,12 @@ def _format_seconds(run: Run, unit: str = "") -> str:
     return "time unknown" if isnan(run.seconds) else f"{run.seconds:.2f}{unit}"
 
 
-def _badge_html(simulated: bool) -> str:
-    if not simulated:
+def _badge_html(note: str) -> str:
+    if not note:
         return ""
     return (
         f'<span style="margin-left:.7em;padding:1px 8px;border:1px solid {PATH};border-radius:9px;'
-        f'font-size:11px;font-weight:600;white-space:nowrap">simulated model</span>'
+        f'font-size:11px;font-weight:600;white-space:nowrap">{note}</span>'
     )
 
 
@@ -509,7 +509,7 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
         f"{escape(title)} "
         f"<span>{escape(summary.strategy)} · {escape(summary.stopped)} · "
         f"{summary.thoughts} thoughts {escape(summary.verdict)}</span>"
-        f"{_badge_html(summary.simulated)}</summary>"
+        f"{_badge_html(summary.model_note)}</summary>"
         f"{whole}<p>answer {'' if summary.answer else '<b>none</b>'} {escape(summary.verdict)}</p>"
         f"<div class='text answer'>{text_to_html(summary.answer, mathml=True)}</div>"
         f"{_failure_html(summary)}{_changed_html(summary)}"

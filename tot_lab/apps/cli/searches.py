@@ -172,8 +172,8 @@ def _add_common(parser: argparse.ArgumentParser, what: str) -> tuple[Any, Any]:
         required=True,
         nargs="+",
         metavar=("NAME", "FIELD=VALUE"),
-        help="the model: sim/game24 skill=0.5 (simulated, free), or a real one: gpt-4.1-mini (its key: "
-        "OPENAI_API_KEY in the environment), vllm/NAME base_url=http://localhost:8000/v1",
+        help="the model: tiny/numbers (real, small, free), sim/game24 skill=0.5 (simulated, free), "
+        "gpt-4.1-mini (its key: OPENAI_API_KEY in the environment), vllm/NAME base_url=http://localhost:8000/v1",
     )
     add_tools(run)
     limits.add_argument(

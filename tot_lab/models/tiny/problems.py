@@ -177,9 +177,7 @@ class Examples:
         solvable = random.random() < 0.5
         target, state = self.state(game24, random.choices((4, 3, 2, 1), (8, 60, 28, 4))[0], solvable)
         lines: list[str] = []
-        verdict = (
-            0 if not solvable else 1 if len(state) == 1 else random.choices((1, 2, 3), (70, 25, 5))[0]
-        )
+        verdict = 0 if not solvable else 1 if len(state) == 1 else random.choices((1, 2, 3), (70, 25, 5))[0]
         if len(state) > 1:
             lines += [
                 _line(self.failing(state, target)) for _ in range(2 if verdict in (0, 3) else verdict - 1)

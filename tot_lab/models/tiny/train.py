@@ -29,7 +29,7 @@ from tot_lab.models.tiny.language import END, PIECES, encode_prompt, encode_repl
 from tot_lab.models.tiny.problems import Examples
 
 CONTEXT = 128
-MARKS = (0.04, 0.12, 0.3, 0.6, 1.0)
+MARKS = (0.05, 0.15, 0.3, 0.6, 1.0)
 """The shares of the steps after which the checkpoints are taken."""
 
 Weights = dict[str, Any]
@@ -216,7 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--steps", type=int, default=6400)
     parser.add_argument("--rows", type=int, default=24)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)

@@ -112,7 +112,7 @@ def plot_icicle(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool | None = 
         figure,
         title,
         [*lines, _legend_text(info)],
-        tree.simulated,
+        tree.model_note,
         dark,
         height=24 + max(62 * rows, 180),
         margin={"t": 6, "b": 14},
