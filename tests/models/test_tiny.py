@@ -395,7 +395,7 @@ def test_a_search_runs_and_replays(model, tmp_path):
     run = wait(lab.run(tl.TreeOfThoughts(), HAND))
     assert run.usage.calls == 3
     assert not [one for one in run.events if isinstance(one, Reply) and (one.error or one.simulated)]
-    again = wait(tl.Lab(model, runs=None, cache="off").run(tl.TreeOfThoughts(), HAND))
+    again = wait(tl.Lab(model, runs=None, mode="off").run(tl.TreeOfThoughts(), HAND))
     assert again.events == run.events
     refused = wait(lab.run(tl.ChainOfThought(), tl.general("What is 2 + 2?")))
     assert "It answers the prompts" in str(refused.events)
@@ -410,7 +410,7 @@ def test_a_name_without_weights_is_refused():
 @pytest.mark.filterwarnings("ignore:More than 5%")  # random weights write nothing that can be read
 def test_each_view_says_what_it_is(model, tmp_path):
     words = "real model of a small formal language"
-    lab = tl.Lab(model, runs=None, cache="off")
+    lab = tl.Lab(model, runs=None, mode="off")
     sweep = lab.sweep_sync([tl.ChainOfThought(), tl.SelfConsistency(attempts=2)], [HAND])
     run = next(sweep.runs())
     assert not run.simulated
