@@ -145,11 +145,15 @@ class Examples:
         random: The source of randomness.
         hands: Returns the hands of the Game of 24 (`True`) and of Countdown (`False`) to draw from. Some must
             be solvable and some not.
+        whole: The share of steps that do not choose a fraction if they can avoid it.
     """
 
-    def __init__(self, random: Random, hands: Callable[[bool], list[State]] = training_hands) -> None:
+    def __init__(
+        self, random: Random, hands: Callable[[bool], list[State]] = training_hands, whole: float = 0.8
+    ) -> None:
         self.random = random
         self.hands = hands
+        self.whole = whole
 
     def draw(self) -> Example:
         kinds = (self.propose, self.value, self.judge, self.check, self.vote, self.joint, self.solve)
@@ -271,6 +275,8 @@ class Examples:
 
     def step(self, listed: list[Move]) -> Move:
         """Draw a move. Now and then a difference is negative."""
+        if self.whole and self.random.random() < self.whole:
+            listed = [move for move in listed if isinstance(move.value, int)] or listed
         move = self.random.choice(listed)
         if move.op == "-" and move.value > 0 and self.random.random() < 0.03:
             rest = list(move.after)

@@ -29,7 +29,7 @@ from tot_lab.models.tiny.language import END, PIECES, encode_prompt, encode_repl
 from tot_lab.models.tiny.problems import Examples
 
 CONTEXT = 128
-MARKS = (0.05, 0.15, 0.3, 0.6, 1.0)
+MARKS = (1 / 15, 1 / 5, 1 / 2, 3 / 4, 1)
 """The shares of the steps after which the checkpoints are taken."""
 
 Weights = dict[str, Any]
@@ -92,14 +92,17 @@ def loss_of(weights: Weights, heads: int, batch: Any) -> Any:
     return (losses * learned[:, 1:].reshape(-1)).sum() / learned.sum()
 
 
-def batch_of(seed: int, step: int, rows: int) -> tuple[Any, ...]:
-    """Return a packed batch, which depends on the seed and the step alone.
+def batch_of(seed: int, step: int, steps: int, rows: int) -> tuple[Any, ...]:
+    """Return a packed batch, which depends on the arguments alone.
+
+    The first half of the training is on all states alike. The second half is mostly on states of whole
+    numbers, which are harder to judge and which searches meet.
 
     Returns:
         The tokens, their places in their examples, the examples that they belong to, and which of them are
         learned.
     """
-    examples = Examples(Random(f"{seed} {step}"))
+    examples = Examples(Random(f"{seed} {step}"), whole=0.8 if step >= steps / 2 else 0.0)
     tokens = np.zeros((rows, CONTEXT + 1), np.int32)
     places, parts, learned = np.zeros_like(tokens), np.zeros_like(tokens), np.zeros_like(tokens, np.float32)
     used, count, misses = [0] * rows, 0, 0
@@ -122,11 +125,13 @@ def batch_of(seed: int, step: int, rows: int) -> tuple[Any, ...]:
 def batches(seed: int, first: int, steps: int, rows: int) -> Iterator[tuple[Any, ...]]:
     """Yield the batches of the steps from `first` on. Another process makes them ahead."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        ahead = deque(pool.submit(batch_of, seed, step, rows) for step in range(first, min(first + 8, steps)))
+        ahead = deque(
+            pool.submit(batch_of, seed, step, steps, rows) for step in range(first, min(first + 8, steps))
+        )
         for step in range(first, steps):
             yield ahead.popleft().result()
             if step + 8 < steps:
-                ahead.append(pool.submit(batch_of, seed, step + 8, rows))
+                ahead.append(pool.submit(batch_of, seed, step + 8, steps, rows))
 
 
 def write(path: Path, arrays: dict[str, Any]) -> None:
@@ -216,7 +221,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=6400)
+    parser.add_argument("--steps", type=int, default=4800)
     parser.add_argument("--rows", type=int, default=24)
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
