@@ -6,6 +6,7 @@ The weights are random here. What the shipped weights can do is in their card.
 import asyncio
 import json
 import re
+import time
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -27,6 +28,7 @@ from tot_lab.models.tiny.language import PIECES, decode, encode_prompt, encode_r
 from tot_lab.models.tiny.network import Decoder, Network
 from tot_lab.models.tiny.problems import Examples, held_out, moves, reaches, training_hands
 from tot_lab.models.tiny.requests import read_prompt
+from tot_lab.models.tiny.tasks import held_out_tasks
 from tot_lab.views.report import report_html
 
 HAND = tl.game24("10 6 5 4")
@@ -156,6 +158,18 @@ def test_steps_are_those_that_the_domain_accepts():
 
 
 @pytest.mark.slow
+def test_held_out_problems_are_tasks():
+    hands, numbers = held_out_tasks("game24"), held_out_tasks("gym/countdown")
+    assert (len(hands), len(numbers)) == (271, 300)
+    assert hands[7] == tl.game24(hands[7].question)
+    assert {tuple(map(int, task.question.split())) for task in hands} <= {*map(tuple, held_out()["game24"])}
+    assert all(read_prompt(task.domain.sample_prompt(task, [])) for task in numbers)
+    assert len({task.id for task in [*hands, *numbers]}) == 571
+    with pytest.raises(ValueError, match="must be 'game24' or 'gym/countdown': got 'general'"):
+        held_out_tasks("general")
+
+
+@pytest.mark.slow
 def test_held_out_hands_begin_no_example():
     out = held_out()
     assert (len(out["game24"]), len(out["countdown"])) == (360, 300)
@@ -252,6 +266,20 @@ def test_the_cache_changes_nothing():
         last |= dict(zip(some, decoder.step(some, [texts[k][at] for k in some]), strict=True))
     for k, text in enumerate(texts):
         np.testing.assert_allclose(last[k], expected_logits(WEIGHTS, text), atol=1e-3)
+
+
+def test_one_thread_computes(tmp_path):
+    """Threads of a BLAS that wait for each other made a reply twenty times as slow on a busy machine."""
+    shapes = {"tokens": (len(PIECES), 128), "places": (128, 128), "norm": (128,), "0.norm1": (128,)}
+    shapes |= {"0.qkv": (128, 384), "0.out": (128, 128), "0.norm2": (128,), "0.up": (128, 512)}
+    arrays = {name: np.ones(shape, np.float16) for name, shape in {**shapes, "0.down": (512, 128)}.items()}
+    np.savez(tmp_path / "wide.npz", facts=json.dumps({"layers": 1, "heads": 4}), **arrays)
+    decoder = Decoder(Network(tmp_path / "wide.npz"), 64)
+    whole, own = time.process_time(), time.thread_time()
+    for _ in range(40):
+        decoder.step(range(64), [5] * 64)
+    whole, own = time.process_time() - whole, time.thread_time() - own
+    assert whole < 1.2 * own + 0.02
 
 
 def test_weights_of_another_language_are_refused(tmp_path):

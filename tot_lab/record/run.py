@@ -84,8 +84,9 @@ def model_note(notes: Iterable[str]) -> str:
 
 def model_name(settings: Mapping[str, Any]) -> str:
     """The name of a model from its settings, empty without any."""
-    if settings.get("kind") == "local":
-        return f"local/{str(settings.get('weights', '')).rpartition('/')[2].removesuffix('.gguf')}"
+    if (kind := settings.get("kind")) in ("local", "tiny"):
+        file = str(settings.get("weights", "")).rpartition("/")[2]
+        return f"{kind}/{file.removesuffix('.gguf').removesuffix('.npz')}"
     return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
 
 

@@ -2,7 +2,8 @@
 
 All matrix products have fixed shapes: rows are computed in tiles of `TILE`, and a row looks at a number of
 places that follows from its own length. So the numbers of a row do not depend on the other rows, to the last
-bit. The files of weights are arrays of numpy without objects; reading them executes nothing.
+bit. Products are so small that OpenBLAS computes each in the thread that asks for it: more threads would wait
+for each other, and on a busy machine for long. The files of weights are arrays of numpy without objects; reading them executes nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ TILE = 32
 """Rows of a matrix product."""
 
 _SPAN = 32  # a row looks at a multiple of this many places
+_SMALL = 2**18  # multiplications of a product for which OpenBLAS starts no threads
 
 Floats = NDArray[np.float32]
 
 
 class Layer(NamedTuple):
-    """Weights of one layer."""
+    """Weights of one layer. Matrices are in blocks."""
 
     norm1: Floats
     qkv: Floats
@@ -45,6 +47,7 @@ class Network:
         self.facts: dict[str, Any] = json.loads(str(arrays.pop("facts")))
         weights = {name: np.ascontiguousarray(value, np.float32) for name, value in arrays.items()}
         self.tokens, self.places, self.norm = (weights[name] for name in ("tokens", "places", "norm"))
+        weights = {name: _blocks(value) if value.ndim == 2 else value for name, value in weights.items()}
         if len(self.tokens) != len(PIECES):
             raise ValueError(
                 f"{path} is of another version of the language: got {len(self.tokens)} tokens. "
@@ -55,7 +58,7 @@ class Network:
         ]
         self.heads: int = self.facts["heads"]
         self.context = len(self.places)
-        self.output = np.ascontiguousarray(self.tokens.T)
+        self.output = _blocks(self.tokens.T)
 
 
 class Decoder:
@@ -97,7 +100,7 @@ class Decoder:
         groups = [(np.flatnonzero(spans == span), int(span)) for span in np.unique(spans)]
         x = net.tokens[tokens] + net.places[places]
         for layer, keys, values in zip(net.layers, self._keys, self._values, strict=True):
-            qkv = (_normed(x, layer.norm1) @ layer.qkv).reshape(TILE, 3, net.heads, -1)
+            qkv = _product(_normed(x, layer.norm1), layer.qkv).reshape(TILE, 3, net.heads, -1)
             keys[rows, :, places], values[rows, :, places] = qkv[:, 1], qkv[:, 2]
             mixed = np.empty_like(qkv[:, 0])
             for group, span in groups:
@@ -108,10 +111,24 @@ class Decoder:
                 shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
                 shares /= shares.sum(axis=-1, keepdims=True)
                 mixed[group] = (shares[:, :, None] @ values[chosen, :, :span])[:, :, 0]
-            x += mixed.reshape(TILE, -1) @ layer.out
-            up = np.maximum(_normed(x, layer.norm2) @ layer.up, 0)
-            x += (up * up) @ layer.down
-        return _normed(x, net.norm) @ net.output
+            x += _product(mixed.reshape(TILE, -1), layer.out)
+            up = np.maximum(_product(_normed(x, layer.norm2), layer.up), 0)
+            x += _product(up * up, layer.down)
+        return _product(_normed(x, net.norm), net.output)
+
+
+def _blocks(matrix: Floats) -> Floats:
+    """Cut a matrix into equal blocks of columns."""
+    rows, columns = matrix.shape
+    widths = (width for width in range(columns, 0, -1) if columns % width == 0)
+    width = next((width for width in widths if TILE * rows * width <= _SMALL), 1)
+    return np.ascontiguousarray(matrix.reshape(rows, -1, width).swapaxes(0, 1))
+
+
+def _product(x: Floats, blocks: Floats) -> Floats:
+    """Return `x` times the matrix of `blocks`."""
+    result: Floats = (x @ blocks).swapaxes(0, 1).reshape(len(x), -1)
+    return result
 
 
 def _normed(x: Floats, scale: Floats) -> Floats:
