@@ -3,7 +3,8 @@
 All matrix products have fixed shapes: rows are computed in tiles of `TILE`, and a row looks at a number of
 places that follows from its own length. So the numbers of a row do not depend on the other rows, to the last
 bit. Products are so small that OpenBLAS computes each in the thread that asks for it: more threads would wait
-for each other, and on a busy machine for long. The files of weights are arrays of numpy without objects; reading them executes nothing.
+for each other, and on a busy machine for long. The files of weights are arrays of numpy without objects;
+reading them executes nothing.
 """
 
 from __future__ import annotations
