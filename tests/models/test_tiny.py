@@ -23,7 +23,7 @@ from tot_lab.core.task import Task
 from tot_lab.domains.puzzles.countdown import Countdown
 from tot_lab.domains.puzzles.countdown_solver import plan_to
 from tot_lab.models.stack import Failure, NullObserver
-from tot_lab.models.tiny.endpoint import Tiny
+from tot_lab.models.tiny.endpoint import _SHIPPED, Tiny
 from tot_lab.models.tiny.language import PIECES, decode, encode_prompt, encode_reply
 from tot_lab.models.tiny.network import Decoder, Network
 from tot_lab.models.tiny.problems import Examples, held_out, moves, reaches, training_hands
@@ -427,6 +427,23 @@ def test_a_search_runs_and_replays(model, tmp_path):
     assert again.events == run.events
     refused = wait(lab.run(tl.ChainOfThought(), tl.general("What is 2 + 2?")))
     assert "It answers the prompts" in str(refused.events)
+
+
+def test_five_checkpoints_are_in_the_package():
+    files = [_SHIPPED / f"{k}.npz" for k in range(1, 6)]
+    assert all(file.stat().st_size <= 2_000_000 for file in files)
+    assert sum(file.stat().st_size for file in files) <= 10_000_000
+    cards = json.loads((_SHIPPED / "card.json").read_text())
+    steps = [Network(file).facts["step"] for file in files]
+    assert steps == [cards[file.stem]["step"] for file in files] == sorted(set(steps))
+    first, last = tl.Lab("tiny/numbers@1", runs=None).model, tl.Lab("tiny/numbers@5", runs=None).model
+    assert (
+        first.identity()["sha256"]
+        != last.identity()["sha256"]
+        == Tiny(weights="numbers").identity()["sha256"]
+    )
+    with pytest.raises(ValueError, match=r"one of numbers, numbers@1, .*numbers@5, or the path"):
+        tl.Lab("tiny/numbers@6")
 
 
 def test_a_name_without_weights_is_refused():

@@ -33,7 +33,9 @@ DEMO = TreeOfThoughts(propose=Propose(count=5))
 
 def add(commands: Any) -> None:
     """Add the commands `demo` and `notebooks`."""
-    demo = command(commands, "demo", "run 20 searches on the small model of the package and write a report", _demo)
+    demo = command(
+        commands, "demo", "run 20 searches on the small model of the package and write a report", _demo
+    )
     demo.add_argument("folder", nargs="?", default="demo", type=Path, help="output folder (default: demo)")
     notebooks = command(commands, "notebooks", "copy the notebooks, their data and the guides", _notebooks)
     notebooks.add_argument("folder", type=Path, metavar="DIR", help="target folder")

@@ -122,7 +122,7 @@ class Tiny(Endpoint):
             tokens = encode_prompt(read_prompt(call.messages[0].content))
             tokens += encode_reply("".join(message.content for message in call.messages[1:]))
         except ValueError as error:
-            raise Failure(f"{self.name}: {error}") from None
+            raise Failure(str(error)) from None
         room = network.context - len(tokens)
         if room < 1:
             raise Failure(
