@@ -31,6 +31,7 @@ LONG_NOTEBOOKS = {
     "10_sweeps",
     "35_search_algorithms",
     "50_inference_time_scaling",
+    "55_a_model_in_the_box",
 }
 """Notebooks that take longest. They run at night."""
 LONG_FILES = [

@@ -2,7 +2,7 @@
 
     import tot_lab as tl
 
-    lab = tl.Lab("sim/game24")                  # a simulated model; "ollama/qwen3:8b", "gpt-4.1-mini", …
+    lab = tl.Lab("tiny/numbers")                # a small model in the package; "ollama/qwen3:8b", …
     run = await lab.run(tl.TreeOfThoughts(), tl.game24("4 9 10 13"))      # in a script: lab.run_sync(…)
     run                                         # answer, score, cost and tree
     tl.Explorer(run)                            # each thought with its prompts and replies

@@ -58,7 +58,7 @@ def test_d12_d16_what_a_run_came_to(made, analysis):
     assert (analysis.task, analysis.stop, analysis.branches_explored) == (TASK.question, "converged", 9)
     assert analysis.seconds == made.seconds
     assert (analysis.unfinished, analysis.failed, analysis.clamped, analysis.fallbacks) == ((), "", (), ())
-    assert (analysis.number, analysis.total, analysis.simulated) == (1, 1, False)
+    assert (analysis.number, analysis.total, analysis.model_note) == (1, 1, "")
 
 
 def test_a_loaded_run_has_the_same_analysis(made, analysis, tmp_path):

@@ -229,6 +229,7 @@ def test_model_list_names_what_a_model_may_be(here, tmp_path, monkeypatch):
     rows = {line.split()[0]: line for line in out.splitlines() if line.startswith("  ")}
     for name in built_in("models"):
         assert not name.startswith("sim/") or name in rows
+    assert "real model of a small formal language" in rows["tiny/numbers"]
     for name in KNOWN:
         state = "downloaded" if name == "smollm2-135m" else f"tot-lab model pull {name}"
         assert rows[f"local/{name}"].endswith(state)

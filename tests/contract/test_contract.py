@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support import DOMAINS, SMALL, STRATEGIES, mostly_nightly, wait
 from support.contract import FIRST, HANDS, MADE, PATHS, every_strategy, in_lane, trial_of
 from support.puzzle_tasks import MOVES, WORDS
+from support.tiny_model import WEIGHTS
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
@@ -25,6 +26,7 @@ from tot_lab.models.chat.served import ServedModel
 from tot_lab.models.openai_compatible import OpenAIServer
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
+from tot_lab.models.tiny.endpoint import Tiny
 from tot_lab.testing import (
     PROMISES,
     bounds_its_calls,
@@ -231,6 +233,7 @@ ENDPOINTS = [
     tl.LiteLLM(model="ollama/qwen3:8b", api_base="http://localhost:11434", context_window=8192),
     tl.Local(weights="smollm2-135m"),
 ]
+ENDPOINTS += [Tiny(weights=str(WEIGHTS))]
 ENDPOINTS += [kind(model="m", revision="4f2a") for kind in MODELS if issubclass(kind, ServedModel)]
 OWN_URL = [OpenAIServer(model="openai/m", base_url="http://a/v1")]  # openai/… with a base URL
 

@@ -145,7 +145,7 @@ def test_info_is_the_run(search):
         if node.parent is not None and node.state in SHAPES:
             judged = {True: "right ", False: "wrong ", None: ""}[search.correct] * (node.state == "answer")
             assert shape == judged + node.state
-    assert (info.answer, info.stopped, info.simulated) == (search.answer, search.stop_reason, False)
+    assert (info.answer, info.stopped, info.model_note) == (search.answer, search.stop_reason, "")
 
 
 def test_run_tree_and_graph_are_drawn_alike(search, recorded):
@@ -707,7 +707,9 @@ def test_plain_has_no_markup(text):
 def of_every_state(more):
     """Graphs whose thoughts have every state of SHAPES, and `more` thoughts beside them."""
     for correct in (True, False, None):
-        graph = nx.DiGraph(question="q", strategy="s", answer="a", simulated=True, stopped="solved")
+        graph = nx.DiGraph(
+            question="q", strategy="s", answer="a", model_note="simulated model", stopped="solved"
+        )
         if correct is not None:
             graph.graph["correct"] = correct
         graph.add_node("top", on_solution_path=True, text="q")

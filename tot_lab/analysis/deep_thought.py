@@ -122,7 +122,7 @@ class DeepThought(DeepThoughtMethods):
         clamped, fallbacks, left_out, cut_off, unsure, shortened: Deviations from what was requested.
         number, total: Number of this Deep Think in the run, and how many there are.
         model: The model.
-        simulated: Whether a simulated model took part.
+        model_note: What the models are; see `Run.model_note`.
         gathering: What was gathered before. `None` if it is not part of `tl.GatherThenThink`.
         assumed_window: The context window that was assumed for the gathered text. `None` if it is known.
     """
@@ -143,7 +143,7 @@ class DeepThought(DeepThoughtMethods):
     number: int
     total: int
     model: str
-    simulated: bool
+    model_note: str
     gathering: Gathering | None = None
     assumed_window: int | None = None
     cut_off: tuple[CutOff, ...] = ()
@@ -202,7 +202,7 @@ def deep_thought(run: Run) -> DeepThought:
         place + 1,
         len(searches),
         run.model,
-        run.simulated,
+        run.model_note,
         gathering_of(run, parent_of(found.at) or ""),
         next(
             (e.data["assumed"] for e in run.events if isinstance(e, Note) and e.name == "research.window"),

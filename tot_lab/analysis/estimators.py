@@ -26,7 +26,7 @@ from tot_lab.core.purposes import role_of
 from tot_lab.core.records import Decided, Scored
 from tot_lab.core.task import Task
 from tot_lab.record.losses import LARGE
-from tot_lab.record.run import Run
+from tot_lab.record.run import Run, model_note
 from tot_lab.strategies.baselines import JudgedAttempts, SelfConsistency
 from tot_lab.strategies.search import TreeOfThoughts
 from tot_lab.strategies.search.continuation import Continue
@@ -65,6 +65,7 @@ def samples(runs: Any) -> pandas.DataFrame:
     known_keys: dict[tuple[str, str], dict[Hashable, int]] = {}
     same: dict[tuple[tuple[str, str], str], int] = {}
     numbers: dict[tuple[str, str], int] = {}
+    notes: set[str] = set()
     for place in placed(runs, "samples"):
         if (run := place.run) is None:
             continue
@@ -81,8 +82,9 @@ def samples(runs: Any) -> pandas.DataFrame:
             correct = None if grade is None else grade == 1.0
             known = one.answer or None, same.get((group, one.answer)), correct, one.score, one.output_tokens
             rows.append((*group, run.id, number, *known, one.error, run.simulated))
+        notes.add(run.model_note)
         numbers[group] = numbers.get(group, 0) + len(found)
-    return rows_frame(
+    frame = rows_frame(
         rows,
         setting=tuple(dict.fromkeys(row[0] for row in rows)),
         task=tuple(dict.fromkeys(row[1] for row in rows)),
@@ -96,6 +98,8 @@ def samples(runs: Any) -> pandas.DataFrame:
         error="string",
         simulated="boolean",
     )
+    frame.attrs["model_note"] = model_note(notes)
+    return frame
 
 
 class _Attempt(NamedTuple):
@@ -296,11 +300,13 @@ def _estimated(
     needs: Sequence[str] = (),
 ) -> pandas.DataFrame:
     import numpy  # noqa: PLC0415
+    import pandas  # noqa: PLC0415
 
     check_share(confidence, "confidence")
     rng = numpy.random.default_rng(SEED)
     rows: list[tuple[Any, ...]] = []
-    for setting, given in _settings(df, needs).items():
+    drawn = df if isinstance(df, pandas.DataFrame) else samples(df)
+    for setting, given in _settings(drawn, needs).items():
         if given.errors > LARGE * given.samples:
             _warn(f"{given.errors:,} of {given.samples:,} samples of {setting!r} failed and are left out")
         sizes = [len(task.correct) for task in given.tasks]
@@ -322,7 +328,7 @@ def _estimated(
             tokens = n * float(numpy.mean([given.tasks[number].output_tokens for number in has]))
             numbers_of = setting, name, n, len(has), given.errors
             rows.append((*numbers_of, float(shares.mean()), low, high, error, tokens, given.simulated))
-    return rows_frame(
+    frame = rows_frame(
         rows,
         setting=tuple(dict.fromkeys(row[0] for row in rows)),
         estimate="string",
@@ -330,6 +336,8 @@ def _estimated(
         **dict.fromkeys(("rate", "low", "high", "error", "output_tokens"), "Float64"),
         simulated="boolean",
     )
+    frame.attrs["model_note"] = drawn.attrs.get("model_note", "")
+    return frame
 
 
 def _warn(text: str) -> None:
@@ -349,12 +357,11 @@ def _numbers(k: int | Iterable[int] | None, most: int) -> list[int]:
     return numbers
 
 
-def _settings(df: Any, needs: Sequence[str]) -> dict[str, _Setting]:
+def _settings(frame: pandas.DataFrame, needs: Sequence[str]) -> dict[str, _Setting]:
     """The samples of each setting."""
     import numpy  # noqa: PLC0415
     import pandas  # noqa: PLC0415
 
-    frame = df if isinstance(df, pandas.DataFrame) else samples(df)
     answers = "same" if "same" in frame else "answer"
     frame = table(frame, ["setting", "task", "correct", *(answers if n == "answer" else n for n in needs)])
     nothing = pandas.Series(numpy.nan, frame.index)

@@ -26,6 +26,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import html_text
 from tot_lab.core.tree import Node
 from tot_lab.record.losses import ByRole, columns_of, losses_of
+from tot_lab.record.run import model_note
 
 if TYPE_CHECKING:
     import numpy
@@ -59,13 +60,13 @@ class EvaluatorDiagnosis:
             same score).
         runs: One row per run: correct; failed (boolean, NA if unknown); blame (NA without one), depth (where)
             and nodes (ids that show it); and the lost calls by role, in the columns of `sweep.df()`.
-        simulated: Whether a simulated model took part.
+        model_note: What the models of the runs are; see `Run.model_note`.
     """
 
     thoughts: pandas.DataFrame
     siblings: pandas.DataFrame
     runs: pandas.DataFrame
-    simulated: bool
+    model_note: str
 
     @cached_property
     def measures(self) -> pandas.Series[float]:
@@ -192,7 +193,7 @@ class EvaluatorDiagnosis:
         evaluators = Counter(self.thoughts["by"])
         unlabelled = int(m["read"] - m["labelled"])
         return [
-            ("runs", f"{len(self.runs):,}" + (", simulated model" if self.simulated else "")),
+            ("runs", f"{len(self.runs):,}" + (f", {self.model_note}" if self.model_note else "")),
             ("thoughts judged", f"{int(m['thoughts']):,}" + _tally(evaluators)),
             (
                 "labelled",
@@ -273,13 +274,13 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     siblings: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     losses: list[ByRole | None] = []
-    simulated = False
+    notes: list[str] = []
     for place in placed(runs, "judge_evaluator"):
         if (run := place.run) is None:
             continue  # the run could not start
         head = {"run_id": place.run_id, "setting": place.setting, "task": place.task}
         facts = _Facts(run)
-        simulated |= run.simulated
+        notes.append(run.model_note)
         losses.append(losses_of(run))
         thoughts += [{**head, **row} for row in facts.judged_thoughts()]
         siblings += [{**head, **row} for row in facts.siblings()]
@@ -296,7 +297,7 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
         frame(thoughts, _THOUGHTS),
         frame(siblings, _SIBLINGS),
         frame(rows, {**_RUNS, "blame": pd.CategoricalDtype(list(BLAMES))}).assign(**lost),
-        simulated,
+        model_note(notes),
     )
 
 

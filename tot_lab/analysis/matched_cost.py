@@ -26,7 +26,7 @@ from tot_lab.core.thinking import Budget
 from tot_lab.record.compute import Flops, flops_by_call
 from tot_lab.record.edits import Edits
 from tot_lab.record.losses import ByRole, columns_of, losses_of
-from tot_lab.record.run import Run, Usage, replies_of
+from tot_lab.record.run import SIMULATED, Run, Usage, model_note, replies_of
 from tot_lab.record.waiting import with_progress
 from tot_lab.runtime.budget import used_by
 from tot_lab.runtime.driver import Driver
@@ -101,7 +101,7 @@ def anytime_performance(
             _expect_strategy(place.run)
     amounts = _grid(runs if is_sweep(runs) else places, unit) if at is None else _amounts(at, unit)
     rows = [
-        (*place[:4], place.run is not None and place.run.simulated, amount, point)
+        (*place[:4], place.run.model_note if place.run else "", amount, point)
         for place in places
         for amount, point in zip(amounts, result_of(_points(place, amounts, unit)), strict=True)
     ]
@@ -110,14 +110,12 @@ def anytime_performance(
 
 def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pandas.DataFrame:
     """Return the table of `anytime_performance`. `amounts` is the number of rows per run."""
-    setting, task, repeat, run_id, simulated, at, points = (
-        list(column) for column in zip(*rows, strict=True)
-    )
+    setting, task, repeat, run_id, notes, at, points = (list(column) for column in zip(*rows, strict=True))
     answers = [point.answer for point in points]
     before = ["" if k % amounts == 0 else answers[k - 1] or "" for k in range(len(answers))]
     pairs = zip(answers, before, strict=True)
     used = [point.used for point in points]
-    return typed_frame(
+    frame = typed_frame(
         {
             "setting": (tuple(dict.fromkeys(setting)), setting),
             "task": (tuple(dict.fromkeys(task)), task),
@@ -133,9 +131,11 @@ def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pand
             "correct": ("boolean", [None if point.score is None else point.score == 1.0 for point in points]),
             **each(points, stop_reason="category", error="string"),
             "changed": ("boolean", [None if now is None else now != then for now, then in pairs]),
-            "simulated": ("boolean", simulated),
+            "simulated": ("boolean", [note == SIMULATED for note in notes]),
         }
     )
+    frame.attrs["model_note"] = model_note(notes)
+    return frame
 
 
 def at_matched_cost(

@@ -34,7 +34,7 @@ from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.entries import Exported
 from tot_lab.record.journal import Header
 from tot_lab.record.losses import columns_of, describe, warn_of, warning_of
-from tot_lab.record.run import Run, money, text_table
+from tot_lab.record.run import Run, model_note, money, text_table
 
 if TYPE_CHECKING:
     import pandas
@@ -115,6 +115,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         column = f"{name}_setting" if name in {*columns, *fixed} else name
         columns[column] = _setting([level.get(name) for level in levels], [cell.setting for cell in cells])
     frame = typed_frame({**columns, **fixed})
+    frame.attrs["model_note"] = _model_note(sweep)
     frame.attrs["axes"] = [name for name in columns if name != "setting"]
     return frame
 
@@ -255,6 +256,10 @@ def _ungraded(sweep: Sweep) -> str:
     return f"{len(found):,} of {len(sweep.rows):,} runs are ungraded: {found[0]}" if found else ""
 
 
+def _model_note(sweep: Sweep) -> str:
+    return model_note(row.model_note for row in sweep.rows.values())
+
+
 def headline(sweep: Sweep) -> str:
     """Return the line above the table."""
     parts = [f"{len(sweep.rows):,} of {len(sweep.cells):,} runs"]
@@ -262,8 +267,8 @@ def headline(sweep: Sweep) -> str:
         parts.append(f"{graded:,} of {len(sweep.rows):,} graded")
     if sweep.found:
         parts.append(f"{sweep.found:,} of them found on the disk, with the calls that they made then")
-    if any(row.simulated for row in sweep.rows.values()):
-        parts.append("a simulated model took part")
+    if note := _model_note(sweep):
+        parts.append(f"a {note} took part")
     counts = sweep.counts
     parts.append(
         f"{counts.asked:,} calls asked, {counts.distinct:,} distinct, {counts.paid:,} sent to the model, "
@@ -314,6 +319,7 @@ def provenance(sweep: Sweep) -> dict[str, Any]:
         "budget": header.budget,
         "settings": {label: strategy.settings() for label, strategy in sweep.settings.items()},
         "simulated": any(row.simulated for row in sweep.rows.values()),
+        "model_note": _model_note(sweep),
         "calls": sweep.counts._asdict(),
         "lost_calls": {
             setting: losses and {role: lost._asdict() for role, lost in losses.items()}

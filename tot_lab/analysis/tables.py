@@ -14,7 +14,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.lab.sweeps.axes import label_strategies
 from tot_lab.record.compute import Compute
 from tot_lab.record.losses import columns_of, losses_of
-from tot_lab.record.run import Run
+from tot_lab.record.run import Run, model_note
 from tot_lab.record.waiting import with_progress
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             "run_id": ("string", [run.id for _, run in rows]),
         }
     )
+    frame.attrs["model_note"] = model_note(run.model_note for _, run in rows)
     frame.attrs["axes"] = []  # the settings are in the label alone
     return frame
 

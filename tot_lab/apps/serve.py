@@ -42,7 +42,7 @@ from tot_lab.core.records import describe_stop
 from tot_lab.core.task import Task
 from tot_lab.record.importers import load
 from tot_lab.record.journal import outline
-from tot_lab.record.run import Run
+from tot_lab.record.run import SIMULATED, SMALL, Run
 from tot_lab.views.explorer.page import page
 from tot_lab.views.figures.theme import themed
 from tot_lab.views.html_page import END, html_head
@@ -345,7 +345,9 @@ def _row(path: Path) -> str:
     asked = header.task.get("data", {}).get("request", {})
     name = asked.get("model", header.strategy.get("kind", ""))
     kinds = [model.get("kind", "") for model in (header.model, *header.roles.values())]
-    model = f"{name} (simulated model)" if any(kind.startswith("sim/") for kind in kinds) else str(name)
+    simulated = any(kind.startswith("sim/") for kind in kinds)
+    note = SIMULATED if simulated else SMALL if "tiny" in kinds else ""
+    model = f"{name} ({note})" if note else str(name)
     link = f'<a href="/runs/{escape(header.id)}">{_short(str(header.task.get("question", "")))}</a>'
     answer, ending = (
         ("", "not finished") if ended is None else (ended.answer, describe_stop(ended.stop_reason))

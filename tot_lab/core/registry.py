@@ -139,6 +139,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "sim/agent": "tot_lab.domains.agent_player:SimAgent",
         "sim/puzzle": "tot_lab.domains.puzzles.player:SimPuzzle",
         "sim/general": "tot_lab.domains.general.player:SimGeneral",
+        "tiny/": "tot_lab.models.tiny.endpoint:Tiny",
         "local/": "tot_lab.models.local:Local",
         "local:": "tot_lab.models.local:Local",
         "vllm/": "tot_lab.models.openai_compatible:VLLM",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import fsum, nan
 from pathlib import Path
@@ -78,10 +78,21 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 
 
+SIMULATED = "simulated model"
+SMALL = "real model of a small formal language"
+
+
+def model_note(notes: Iterable[str]) -> str:
+    """Return what a view of several runs says of their models, from `Run.model_note` of each."""
+    found = set(notes)
+    return SIMULATED if SIMULATED in found else SMALL if SMALL in found else ""
+
+
 def model_name(settings: Mapping[str, Any]) -> str:
     """The name of a model from its settings, empty without any."""
-    if settings.get("kind") == "local":
-        return f"local/{str(settings.get('weights', '')).rpartition('/')[2].removesuffix('.gguf')}"
+    if (kind := settings.get("kind")) in ("local", "tiny"):
+        file = str(settings.get("weights", "")).rpartition("/")[2]
+        return f"{kind}/{file.removesuffix('.gguf').removesuffix('.npz')}"
     return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
 
 
@@ -463,6 +474,14 @@ class Run(RunMethods):
     def simulated(self) -> bool:
         """Whether a simulated model wrote any of the replies."""
         return any(isinstance(line.e, Reply) and line.e.simulated for line in self.lines)
+
+    @cached_property
+    def model_note(self) -> str:
+        """What each view says of the model, if it is not a usual one: that it is simulated or small."""
+        if self.simulated:
+            return SIMULATED
+        names = {line.e.model or "" for line in self.lines if isinstance(line.e, Reply)}
+        return SMALL if any(name.startswith("tiny/") for name in names) else ""
 
     @cached_property
     def diagnostics(self) -> dict[str, int]:

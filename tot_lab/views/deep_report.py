@@ -67,7 +67,7 @@ def html_of(data: DeepThought) -> str:
 
 def text_of(data: DeepThought) -> str:
     """Return a summary of a few lines."""
-    label = ", simulated model" if data.simulated else ""
+    label = f", {data.model_note}" if data.model_note else ""
     rows = [_title(data) + label, f"  task      {short(data.task, 90)}"]
     if data.gathering is not None:
         nothing, calls = data.gathering.nothing, _count(len(data.gathering.uses), "tool call")
@@ -104,7 +104,7 @@ def _sections(data: DeepThought) -> list[_Section]:
         task = "\n".join(f"> {line}".rstrip() for line in task.split("\n"))
     task = _labelled("Task", task)
     clamped = ", ".join(f"`{one.field}` {one.given} → {one.used}" for one in data.clamped)
-    label = " *simulated model*" if data.simulated else ""
+    label = f" *{data.model_note}*" if data.model_note else ""
     title = f"{_title(data)} — Tree-of-Thought Analysis{label}"
     sections = [_Section(title, _join(task, f"*Clamped:* {clamped}" if clamped else ""))]
     if data.gathering is not None:

@@ -25,7 +25,7 @@ from tot_lab.core.records import Note
 from tot_lab.core.tools import tool_of
 from tot_lab.core.tree import Node, Tree, format_score
 from tot_lab.record.losses import describe, losses_of, total, warning_of
-from tot_lab.record.run import Run, money
+from tot_lab.record.run import Run, model_note, money
 from tot_lab.views.figures.theme import (
     FONT,
     MISSED,
@@ -95,7 +95,7 @@ class RunSummary(NamedTuple):
     cost: str
     run_facts: str
     model: str
-    simulated: bool
+    model_note: str
 
 
 def summarize(run: Run) -> RunSummary:
@@ -128,7 +128,7 @@ def summarize(run: Run) -> RunSummary:
         + cached
         + ("" if run.verified else " · unverified: no checksums"),
         printable(run.model),
-        run.simulated,
+        run.model_note,
     )
 
 
@@ -182,7 +182,7 @@ def run_text(run: Run) -> str:
     stopped = short(summary.stopped, 90)
     changed = {change.node for change in changes_of(run)}
     rows = [
-        f"{summary.strategy} · {summary.model}" + (" · simulated model" if summary.simulated else ""),
+        " · ".join(filter(None, [summary.strategy, summary.model, summary.model_note])),
         f"  question  {short(summary.question, 90)}",
         f"  answer    {short(summary.answer, 90) or 'none'}"
         + (f"  {summary.verdict}" if summary.verdict else ""),
@@ -303,7 +303,7 @@ def run_html(run: Run) -> str:
     return (
         f'<div style="{_CARD}">'
         f'<div style="opacity:.75">{html_text(summary.strategy)} · {html_text(summary.model)}'
-        f"{_badge_html(summary.simulated)}</div>"
+        f"{_badge_html(summary.model_note)}</div>"
         f'<div style="{_QUESTION}">{_line_html(summary.question)}</div>'
         f'<div style="{_APART}"><span style="opacity:.65">answer</span> '
         f"<b>{_line_html(summary.answer) or 'none'}</b>{verdict}</div>"
@@ -330,7 +330,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
         The path of the file.
     """
     summaries = [(k, run, summarize(run)) for k, run in enumerate(runs, 1)]
-    badge = _badge_html(any(summary.simulated for _, _, summary in summaries))
+    badge = _badge_html(model_note(summary.model_note for _, _, summary in summaries))
     tiles = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in _totals(runs))
     rows = [_table_row(*one) for one in summaries]
     heads = _cells("th", {name: name for row in rows[:1] for name in row})
@@ -384,12 +384,12 @@ def _format_seconds(run: Run, unit: str = "") -> str:
     return "time unknown" if isnan(run.seconds) else f"{run.seconds:.2f}{unit}"
 
 
-def _badge_html(simulated: bool) -> str:
-    if not simulated:
+def _badge_html(note: str) -> str:
+    if not note:
         return ""
     return (
         f'<span style="{_PILL};{_SMALL};border-color:{PATH};opacity:1;font-weight:600;white-space:nowrap">'
-        "simulated model</span>"
+        f"{note}</span>"
     )
 
 

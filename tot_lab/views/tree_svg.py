@@ -268,8 +268,8 @@ def _heading(run: Run, info: TreeInfo, width: int) -> tuple[list[str], float]:
     if run.stop_reason is not None:
         rows.append((grade, SMALL + 0.5, shade, 3))
         rows += [(f"answer: {run.answer}", SMALL, INK, 3)] if run.answer.strip() else []
-    if run.simulated:
-        rows.append(("simulated model", SMALL, LIGHT.warning, 1))
+    if run.model_note:
+        rows.append((run.model_note, SMALL, LIGHT.warning, 3))
     rows.append(("  ·  ".join(map(printable, facts)), SMALL, FAINT, 3))
     elements, y = [], 3.0
     for text, size, fill, lines in rows:

@@ -58,7 +58,7 @@ def test_demo_runs_twenty_searches_and_writes_what_it_says(tmp_path):
     assert done.returncode == 0, done.stderr
     rows = re.findall(r"^\d+ \d+ \d+ \d+ .*$", done.stdout, re.MULTILINE)
     assert len(rows) == 20
-    assert "simulated" in done.stdout
+    assert "a real model of a small formal language" in done.stdout
     runs = [tl.load(path) for path in (tmp_path / "demo" / "runs").glob("*/*.jsonl")]
     assert len(runs) == 20
     solved = int(re.search(r"(\d+) of 20 solved", done.stdout)[1])
@@ -67,7 +67,7 @@ def test_demo_runs_twenty_searches_and_writes_what_it_says(tmp_path):
     links = Links()
     links.feed(page)
     assert not links.outside
-    assert "simulated" in page
+    assert "real model of a small formal language" in page
     assert tot_lab("demo", folder=tmp_path).returncode == 0  # again: nothing is in its way
 
 

@@ -40,6 +40,8 @@ def test_the_wheel_holds_everything_and_no_more(installed):
     assert source <= names
     assert {"tot_lab/py.typed", "tot_lab/views/explorer/static/explorer.js"} < names
     assert any(name.endswith("/constrained/tasks.jsonl") for name in names)
+    weights = {f"tot_lab/models/tiny/numbers/{k}.npz" for k in range(1, 6)}
+    assert {"tot_lab/models/tiny/numbers/card.json", "tot_lab/models/tiny/held_out.json", *weights} < names
     shipped = {
         "notebooks/01_first_search.ipynb",
         "notebooks/05_exploring_a_search.ipynb",

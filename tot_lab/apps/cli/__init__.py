@@ -48,8 +48,8 @@ _GROUPS = {
 
 _START = """Study how language models reason by search. Three things to try:
 
-  tot-lab demo                  20 searches on a simulated model, and a report
-  tot-lab run tree_of_thoughts --task game24 "4 5 6 10" --model sim/game24
+  tot-lab demo                  20 searches on the small model of the package, and a report
+  tot-lab run tree_of_thoughts --task game24 "4 5 6 10" --model tiny/numbers
                                 one search; tot-lab show then opens its tree
   tot-lab notebooks examples    the notebooks, to open with JupyterLab
 

@@ -17,10 +17,10 @@ import tot_lab
 from tot_lab.apps.cli.arguments import command
 from tot_lab.apps.cli.colour import in_colour
 from tot_lab.apps.cli.terminal import Coloured, escaped
-from tot_lab.domains import game24_tasks
-from tot_lab.domains.game24.player import SimGame24
 from tot_lab.lab.lab import Lab
+from tot_lab.models.tiny.tasks import held_out_tasks
 from tot_lab.record.losses import describe, losses_of, total, warning_of
+from tot_lab.record.run import SMALL
 from tot_lab.strategies import Propose, TreeOfThoughts
 from tot_lab.views.explorer.sweep_page import save_html
 from tot_lab.views.figures.verdict import grade_words, stop_words
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from tot_lab.record.run import Run
 
 DEMO = TreeOfThoughts(propose=Propose(count=5))
-PLAYER = SimGame24(skill=0.5, noise=0.2, garble=0.05)  # weak enough that some searches fail
 
 
 def add(commands: Any) -> None:
     """Add the commands `demo` and `notebooks`."""
-    demo = command(commands, "demo", "run 20 searches on a simulated model and write a report", _demo)
+    demo = command(
+        commands, "demo", "run 20 searches on the small model of the package and write a report", _demo
+    )
     demo.add_argument("folder", nargs="?", default="demo", type=Path, help="output folder (default: demo)")
     notebooks = command(commands, "notebooks", "copy the notebooks, their data and the guides", _notebooks)
     notebooks.add_argument("folder", type=Path, metavar="DIR", help="target folder")
@@ -53,15 +54,15 @@ async def run_demo(folder: Path) -> None:
     from tqdm import tqdm  # noqa: PLC0415
 
     journals = folder / "runs" / datetime.now().strftime("%Y%m%d-%H%M%S")  # each demo has its own folder
-    lab = Lab(PLAYER, runs=journals)
+    lab = Lab("tiny/numbers", runs=journals, mode="off")
     runs = []
-    for task in tqdm(game24_tasks(20), desc="Game of 24", unit="search"):
+    for task in tqdm(held_out_tasks("game24")[:20], desc="Game of 24", unit="search"):
         runs.append(await lab.run(DEMO, task))
     print(demo_table(runs))
     right = sum(run.correct is True for run in runs)
     losses = total(map(losses_of, runs))
-    print(f"\n{right} of {len(runs)} solved, {sum(run.usage.calls for run in runs):,} calls of sim/game24,")
-    print("a simulated model that needs no key and no network. Real models give other results.")
+    print(f"\n{right} of {len(runs)} solved, {sum(run.usage.calls for run in runs):,} calls of tiny/numbers,")
+    print(f"a {SMALL}. It needs no key and no network, and was trained on other hands.")
     print(f"lost calls: {describe(losses)}")
     if warning := warning_of({"": losses}):
         print(f"! {warning}")

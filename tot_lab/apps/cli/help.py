@@ -68,7 +68,13 @@ def part_names() -> dict[str, list[str]]:
         "strategies": [*built_in("strategies"), "baselines"],
         "presets": [*PRESETS],
         **{axis: [*built_in(axis)] for axis in AXES},
-        "models": [*(model.kind for model in simulated_models()), "local/NAME", "gpt-4.1-mini", "…"],
+        "models": [
+            "tiny/numbers",
+            *(model.kind for model in simulated_models()),
+            "local/NAME",
+            "gpt-4.1-mini",
+            "…",
+        ],
         "domains": [name for name in domain_names() if name not in offered()],
         "tools": [*tools, *(name for name in domain_tools() if name not in offered())],
     }

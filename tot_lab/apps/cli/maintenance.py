@@ -19,6 +19,7 @@ from tot_lab.core.registry import offered
 from tot_lab.lab.sharing import contents_of, export_calls, import_calls, prune, replies_by_key, verify
 from tot_lab.models import Cache, simulated_models
 from tot_lab.models.weights import KNOWN, models_folder, pull
+from tot_lab.record.run import SMALL
 
 
 def add(commands: Any) -> None:
@@ -56,7 +57,8 @@ def _model(args: argparse.Namespace) -> None:
 
 def describe_models() -> str:
     """Return the names that `--model` accepts, with what each needs."""
-    rows = ["simulated, free:"]
+    rows = ["in this package, free:", f"  {'tiny/numbers':<28}A {SMALL}: the Game of 24 and Countdown."]
+    rows += ["", "simulated, free:"]
     rows += [f"  {kind.kind:<28}{first_sentence(kind)}" for kind in simulated_models()]
     rows += ["", f"on this machine (weights in {models_folder()}; pip install 'tot-lab[local]'):"]
     for name, weights in KNOWN.items():

@@ -38,7 +38,7 @@ from tot_lab.models.stack import Endpoint
 from tot_lab.record.compute import params_in
 from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_journal
 from tot_lab.record.losses import ByRole, losses_of
-from tot_lab.record.run import Run, Usage, load, replies_of, usage_by_role
+from tot_lab.record.run import SIMULATED, Run, Usage, load, replies_of, usage_by_role
 from tot_lab.runtime.gateway import identity_of
 from tot_lab.runtime.recorder import remove_journal
 from tot_lab.runtime.roles import calling_roles
@@ -89,6 +89,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         sent: Calls that were sent to a model.
         keys: The beginning of the cache key of each call that was made.
         version: Version of tot_lab that recorded the run.
+        model_note: See `Run.model_note`.
         losses: By role, the number of calls and of lost results.
         tokens: By role, the prompt tokens and the tokens of the replies. `None` if the record lacks calls.
     """
@@ -107,7 +108,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     seconds: float = 0.0
     sent: int = 0
     keys: bytes = b""
-    simulated: bool = False
+    model_note: str = ""
     version: str = ""
     losses: ByRole | None = {}
     selected_strategy: str | None = None
@@ -119,6 +120,11 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     flops: float | None = None
     flops_prefix_once: float | None = None
     seconds_alone: float | None = None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a simulated model took part."""
+        return self.model_note == SIMULATED
 
 
 class Counts(NamedTuple):
@@ -429,7 +435,7 @@ class Sweep(SweepMethods):
             run.seconds,
             len(keys.keys() - not_sent(run.lines)),
             b"".join(keys.values()),
-            run.simulated,
+            run.model_note,
             run.header.version,
             losses_of(run),
             run.selected_strategy,

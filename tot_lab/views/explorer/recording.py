@@ -332,7 +332,7 @@ def about_of(run: Run) -> dict[str, Any]:
         "started": run.header.started,
         "budget": {**(run.header.budget or {}), **raised_limits(run.lines)},
         "repeat": run.header.repeat,
-        "simulated": run.simulated,
+        "model_note": run.model_note,
         "unknown": run.header.unknown,
         "verdict": verdict_of(run)._asdict(),
         "parent": run.header.branched.get("run"),

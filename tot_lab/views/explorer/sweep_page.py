@@ -19,6 +19,7 @@ from tot_lab.record.run import Run
 from tot_lab.views.explorer.page import assembled, compressed_script, json_script, structure_of, texts_of
 from tot_lab.views.explorer.recording import Recording, facts_of
 from tot_lab.views.explorer.saved import frame
+from tot_lab.views.figures.points import note_model
 
 PACK = 2_000_000
 """Approximate number of characters of the runs in a block before compression. The prompts of a sweep are much
@@ -74,6 +75,7 @@ def sweep_page(runs: Any) -> bytes:
     """Return the page of a sweep or of several runs."""
     runs = runs if is_sweep(runs) else list(runs)
     frame = table(runs)
+    note = note_model(frame)
     packs: list[bytes] = []
     facts: list[dict[str, Any]] = []
     open_: list[str] = []
@@ -95,6 +97,7 @@ def sweep_page(runs: Any) -> bytes:
     name = getattr(runs, "name", "runs")
     right = int(frame["correct"].sum()) if "correct" in frame else 0
     head = {"name": readable(name), "columns": data["columns"], "rows": data["data"], "facts": facts}
+    head["model_note"] = note
     title = f"{name}: {right} of {len(frame)} right"
     return assembled(title, [json_script("sweep", json.dumps(head))], packs)
 

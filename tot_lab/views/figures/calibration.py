@@ -41,7 +41,7 @@ class CalibrationInfo(NamedTuple):
         intervals: Lower and upper end of the interval of each measure.
         unlabelled: Number of thoughts with a score and without a label.
         runs: Table of the runs.
-        simulated: Whether any run used a simulated model.
+        model_note: What the models of the runs are; see `Run.model_note`.
     """
 
     low: _Numbers
@@ -58,7 +58,7 @@ class CalibrationInfo(NamedTuple):
     intervals: dict[str, tuple[float, float]]
     unlabelled: int
     runs: pandas.DataFrame
-    simulated: bool
+    model_note: str
 
 
 def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
@@ -86,7 +86,7 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
         {str(name): (float(low), float(high)) for name, low, high in found.intervals.itertuples()},
         int(found.thoughts["score"].notna().sum()) - len(known),
         found.runs,
-        found.simulated,
+        found.model_note,
     )
 
 
@@ -121,7 +121,7 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool | None = None) -
         figure,
         ["Calibration of the evaluator"],
         [*_notes(info), losses.line],
-        info.simulated,
+        info.model_note,
         dark,
         height=520,
         warning=losses.warning,

@@ -18,6 +18,7 @@ from tot_lab.analysis.statistics import SEED, success_rates
 from tot_lab.analysis.tables import expect_runs_once, solved, table
 from tot_lab.core.purposes import OTHER, ROLES
 from tot_lab.record.losses import LARGE, describe, large, losses_by, total, warn_of
+from tot_lab.record.run import SIMULATED
 from tot_lab.views.figures.theme import TEXT, error_bars, plain, short, style_figure, wrap
 
 if TYPE_CHECKING:
@@ -434,9 +435,10 @@ def first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
 
 
-def is_simulated(frame: pandas.DataFrame) -> bool:
-    """Return whether any of the runs used a simulated model."""
-    return "simulated" in frame and bool(frame["simulated"].fillna(False).astype(bool).any())
+def note_model(frame: pandas.DataFrame) -> str:
+    """Return what a figure of a table says of the models of the runs; see `Run.model_note`."""
+    simulated = "simulated" in frame and frame["simulated"].fillna(False).astype(bool).any()
+    return SIMULATED if simulated else str(frame.attrs.get("model_note", ""))
 
 
 def interval_bars(values: Sequence[Point], shade: str, along: str = "y") -> dict[str, Any]:
@@ -452,8 +454,8 @@ def style_table_figure(
     """Like `theme.style_figure`, for a figure of a table.
 
     The heading also states how many runs are graded, the shares of lost calls and whether a model was
-    simulated.
+    simulated or small.
     """
     losses = note_losses(frame)
     lines = [*lines, note_ungraded(frame), losses.line]
-    style_figure(figure, [title], lines, is_simulated(frame), dark, warning=losses.warning, **layout)
+    style_figure(figure, [title], lines, note_model(frame), dark, warning=losses.warning, **layout)

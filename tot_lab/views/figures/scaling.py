@@ -18,7 +18,7 @@ from tot_lab.views.figures.points import (
     held_constant,
     hover_lines,
     interval_bars,
-    is_simulated,
+    note_model,
     points,
     style_table_figure,
 )
@@ -180,7 +180,7 @@ def _style(
             hidden,
             f"{failed:,} samples of a setting failed and are left out" if failed else "",
         ]
-        style_figure(figure, ["Success rate by samples"], lines, is_simulated(frame), dark, **layout)
+        style_figure(figure, ["Success rate by samples"], lines, note_model(frame), dark, **layout)
     else:
         unpriced = frame["setting"].nunique() - sum(len(method.settings) for method in methods)
         lines = [

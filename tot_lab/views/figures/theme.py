@@ -203,21 +203,21 @@ def translucent(colour: str, opacity: float) -> str:
 
 
 def heading_layout(
-    title: list[str], lines: list[str], simulated: bool, dark: bool | None, warning: str = ""
+    title: list[str], lines: list[str], note: str, dark: bool | None, warning: str = ""
 ) -> tuple[dict[str, Any], int]:
     """Build the title and subtitle of a figure. All text is escaped.
 
     Args:
         title: Lines of the title.
         lines: Lines of the subtitle. Empty lines are dropped.
-        simulated: Whether the subtitle starts with the note "simulated model".
+        note: What the model is, at the start of the subtitle. See `Run.model_note`.
         dark: See `palette`.
         warning: Emphasised line above `lines`.
 
     Returns:
         Plotly's `layout.title`, and the height of the heading in pixels.
     """
-    first = [*(["simulated model"] if simulated else []), *([warning] if warning else [])]
+    first = filter(None, [note, warning])
     below = [f'<b><span style="color:{palette(dark).warning}">{plain(line)}</span></b>' for line in first]
     below += [plain(line) for line in lines if line]
     heading = {
@@ -238,7 +238,7 @@ def style_figure(
     figure: Any,
     title: list[str],
     lines: list[str],
-    simulated: bool,
+    note: str,
     dark: bool | None,
     *,
     height: float,
@@ -251,14 +251,14 @@ def style_figure(
         figure: A Plotly figure that already has its traces.
         title: See `heading_layout`.
         lines: See `heading_layout`.
-        simulated: See `heading_layout`.
+        note: See `heading_layout`.
         dark: See `palette`.
         height: Height below the heading, in pixels.
         warning: See `heading_layout`.
         layout: Further layout properties. `margin` overrides only the sides that it contains; its `t` is the
             distance from the heading.
     """
-    heading, top = heading_layout(title, lines, simulated, dark, warning)
+    heading, top = heading_layout(title, lines, note, dark, warning)
     margin = {"t": 4, "l": 10, "r": 10, "b": 56, **layout.pop("margin", {})}
     margin["t"] += top
     figure.update_layout(template=template(dark), title=heading, height=top + height, margin=margin, **layout)

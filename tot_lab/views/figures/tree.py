@@ -115,7 +115,7 @@ class TreeInfo(NamedTuple):
     strategy: str
     answer: str | None
     stopped: str | None
-    simulated: bool
+    model_note: str
     left_out: int
     correct: bool | None
     verdict: str
@@ -172,7 +172,7 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any], most: int = MAX_THOUGHTS)
         str(parts.about.get("strategy", "")),
         parts.about.get("answer"),
         parts.about.get("stopped"),
-        bool(parts.about.get("simulated", False)),
+        str(parts.about.get("model_note", "")),
         len(whole.nodes) - len(parts.nodes),
         correct,
         str(parts.about.get("verdict", {None: "", True: "✓ correct"}.get(correct, "✗ wrong"))),
@@ -265,7 +265,7 @@ def plot_tree(run: Run | Tree | networkx.DiGraph[Any], *, dark: bool | None = No
     style_figure(
         figure,
         *tree_heading(info),
-        info.simulated,
+        info.model_note,
         dark,
         height=height,
         margin={"t": 0, "b": MARGIN},

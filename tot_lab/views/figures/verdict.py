@@ -109,7 +109,7 @@ def style_run_figure(
     ended = run.stop_reason is not None
     verdict = answer_words(short(run.answer, 80), grade_words(run)) if ended else NOT_ENDED
     lines = [named, verdict, *notes]
-    style_figure(figure, [title], lines, run.simulated, dark, hovermode="closest", **layout)
+    style_figure(figure, [title], lines, run.model_note, dark, hovermode="closest", **layout)
 
 
 def _expected(run: Run) -> str:

@@ -512,7 +512,7 @@ export function mount(element, source, { height = 620 } = {}) {
     });
     const unions = compared ? unionAt(frames, filters) : null;
     for (const which of both ? [0, 1] : [0]) {
-      const { about: { name, simulated, verdict }, ended } = runs[which];
+      const { about: { name, model_note, verdict }, ended } = runs[which];
       panes[which].show(
         frames[which],
         /** @type {import("./theme.js").Theme} */ (theme),
@@ -531,7 +531,7 @@ export function mount(element, source, { height = 620 } = {}) {
             },
         version,
         lookedAt(which),
-        !compared ? (both ? dotted("AB"[which], name) : "") : dotted("AB"[which], simulated && "simulated", name, `answer: ${ended?.answer || "none"}`, ended && verdict?.grade),
+        !compared ? (both ? dotted("AB"[which], name) : "") : dotted("AB"[which], model_note, name, `answer: ${ended?.answer || "none"}`, ended && verdict?.grade),
       );
     }
     if (!app.drawn) return void requestAnimationFrame(changed); // shows the picture one frame sooner

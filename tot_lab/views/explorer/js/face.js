@@ -84,7 +84,7 @@ export function faceOf(app, panel, time, legend) {
   const { source, panes } = app;
   const title = h("h2");
   const subtitle = h("span.quiet");
-  const badge = h("b.badge", "simulated model");
+  const badge = h("b.badge");
   const verdict = h("div.verdict", { role: "group", "aria-label": "verdict" });
   const cause = h("div.cause", { role: "group", "aria-label": "cause" });
   const views = VIEWS.map((view) => button(view, () => app.set({ view, viewed: true })));
@@ -225,7 +225,9 @@ export function faceOf(app, panel, time, legend) {
         [h("b.person", `${PERSON} a person changed `), short(changes.map(([, , , words]) => words).join("; "), 300)],
         () => app.show([...new Set(changes.map(([id]) => id).filter(Boolean))]), "select these thoughts", "finding"),
     ]);
-    badge.hidden = !runs.some(({ about }) => about.simulated);
+    // In alphabetical order, "simulated model" comes last.
+    badge.textContent = runs.map(({ about }) => about.model_note).sort().at(-1);
+    badge.hidden = !badge.textContent;
     views.forEach((view, place) => press(view, VIEWS[place] === app.view));
     views[VIEWS.indexOf("compare")].hidden = !second;
     views[VIEWS.indexOf("plan")].hidden = !source.facts(0).plans.length;

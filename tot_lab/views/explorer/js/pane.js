@@ -26,11 +26,11 @@ const viewOf = ({ width, height, camera }) => ({ width, height, camera });
 
 /** Returns the lines above an exported picture: the question, the run, and the verdict.
  * @param {import("./recording.js").Recording} recording */
-function headingOf({ about: { question, name, model, simulated, verdict }, ended }) {
+function headingOf({ about: { question, name, model, model_note, verdict }, ended }) {
   const { grade, expected, stopped, settings } = verdict ?? {};
   return [
     question || "a search",
-    dotted(name, model, simulated && "simulated model", settings),
+    dotted(name, model, model_note, settings),
     ended ? dotted(grade, `answer: ${ended.answer || "none"}`, expected && `expected: ${expected}`, `ended: ${stopped}`) : "unfinished",
   ];
 }

@@ -62,7 +62,7 @@ export function showSweep(place, sweep, unpacked) {
     comparing = !comparing;
     show();
   }, "the next run that is chosen is compared with the open one; or hold Shift");
-  const simulated = rows.some((row) => value(row, "simulated") === true) && h("b.badge", "simulated model");
+  const note = sweep.model_note && h("b.badge", sweep.model_note);
   const legend = h("div.row", { role: "group", "aria-label": "legend" });
   const list = h("div.runs", { role: "region", "aria-label": "runs", tabindex: 0 });
   list.onscroll = () => {
@@ -96,7 +96,7 @@ export function showSweep(place, sweep, unpacked) {
     { role: "region", "aria-label": "sweep" },
     h(
       "div.frame",
-      h("div.row", h("div.title", h("h2", sweep.name), simulated, tally), h("span", { role: "group", "aria-label": "view" }, views)),
+      h("div.row", h("div.title", h("h2", sweep.name), note, tally), h("span", { role: "group", "aria-label": "view" }, views)),
       h(
         "div.row",
         query,

@@ -1,7 +1,7 @@
 /**
  * The rows of a sweep: filtering, sorting and the verdict of a run.
  *
- * @typedef {{name: string, columns: string[], rows: any[][], facts: {pack: [number, number] | null, blame: string | null,
+ * @typedef {{name: string, model_note: string, columns: string[], rows: any[][], facts: {pack: [number, number] | null, blame: string | null,
  *   why: string | null}[]}} Sweep `sweep_page` in sweep_page.py
  */
 
