@@ -141,7 +141,7 @@ def test_help_on_the_lab_shows_its_settings():
 
 def test_help_on_the_package_is_for_users():
     text = shown(tl)
-    assert 'tl.Lab("sim/game24")' in text
+    assert 'tl.Lab("tiny/numbers")' in text
     assert "docs/README.md" in text
     assert not [word for word in ("_NAMES", "Rooms", "stub", "Recorder") if word in text]
     assert "Init docstring" not in shown(tl.stats)

@@ -203,7 +203,7 @@ def test_nothing_has_a_score_of_none():
         assert "score" not in shown
         assert "✗" in shown
         assert "wrong" not in shown
-    assert "score     0.5 · ended" in repr(made("right"))
+    assert " · strategy's score 0.5\n" in repr(made("right"))
 
 
 def test_no_answer_is_not_called_wrong():
