@@ -13,6 +13,7 @@ from tot_lab.core.parts import REGISTRY, Part, UserFunction, needs_functions, pa
 from tot_lab.core.registry import built_in
 from tot_lab.domains.gym import Gym
 from tot_lab.models.chat.served import ServedModel
+from tot_lab.models.tiny.endpoint import Tiny
 from tot_lab.strategies.acting import ToolLimits
 
 MODELS = list(dict.fromkeys(built_in("models").values()))
@@ -24,6 +25,7 @@ NEEDED = {
     tl.LiteLLM: {"model": "gpt-4.1-mini"},
     Gym: {"family": "countdown"},
     tl.Local: {"weights": "smollm2-135m"},
+    Tiny: {"weights": "numbers"},
     **{kind: {"model": "qwen3"} for kind in MODELS if issubclass(kind, tl.OpenAICompatible)},
 }
 NEEDED |= {kind: {"model": "m"} for kind in MODELS if issubclass(kind, ServedModel)}

@@ -35,7 +35,7 @@ def model_named(name: str) -> Model | Endpoint:
     if name.startswith("sim/"):
         simulated = [one for one in known if one.startswith("sim/")]
         raise ValueError(f"unknown simulated model {name!r}; {known_names(name, simulated)}")
-    if "://" in name:
+    if name.startswith(("http://", "https://")):
         raise ValueError(
             "model must be the name of a model: got an address. Pass "
             "tl.OpenAICompatible(model=…, base_url=…)."

@@ -291,10 +291,10 @@ class Run(RunMethods):
                 for line in reversed(self.lines)
                 if isinstance(line.e, Note) and line.e.name == "call.refused"
             )
-            said = next((data for data in noted if {"most", "left"} <= data.keys()), None)
-            needs = said and f": it can cost up to {money(said['most'])}, and {money(said['left'])} was left"
+            found = next((data for data in noted if {"most", "left"} <= data.keys()), None)
+            why = found and f": it can cost up to {money(found['most'])}, and {money(found['left'])} was left"
             return (
-                f"the lab's spending limit refused a call{needs or ''}. A lower max_tokens reserves less; "
+                f"the lab's spending limit refused a call{why or ''}. A lower max_tokens reserves less; "
                 "with a higher limit, lab.resume finishes the run"
             )
         if self._ended is None or self.error is not None:

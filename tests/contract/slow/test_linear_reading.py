@@ -202,7 +202,7 @@ def shapes(starts: list[str], pieces: list[str]) -> Iterator[tuple[str, Callable
 def _used_as() -> Iterator[tuple[str, re.Pattern[str], set[str]]]:
     """Every pattern of every module: where it stands, and the methods that are called on it."""
     for info in pkgutil.walk_packages(tot_lab.__path__, "tot_lab."):
-        if info.name.endswith(("__main__", "llama_server")):
+        if info.name.endswith(("__main__", "llama_server", "tiny.train")):
             continue
         module = importlib.import_module(info.name)
         path = str(module.__file__)

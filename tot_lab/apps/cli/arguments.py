@@ -357,7 +357,7 @@ TOOL_OPTIONS: dict[str, dict[str, Any]] = {
         "nargs": "+",
         "metavar": ("NAME,NAME", "FIELD=VALUE"),
         "help": "tools for the strategy: calculator,python or read_file root=notes; multi_hop: the "
-        "documents of that domain; `tot-lab run --help` lists their names",
+        "documents of that domain",
     },
     "--allow": {
         "nargs": "+",

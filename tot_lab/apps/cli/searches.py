@@ -173,8 +173,8 @@ def _add_common(parser: argparse.ArgumentParser, what: str) -> tuple[Any, Any]:
         nargs="+",
         metavar=("NAME", "FIELD=VALUE"),
         help="the model: tiny/numbers (real, small, free), sim/game24 skill=0.5 (simulated, free), "
-        "gpt-4.1-mini (its key: OPENAI_API_KEY in the environment), vllm/NAME "
-        "base_url=http://localhost:8000/v1 price=0.15,0.6 (USD per million tokens of prompt and reply)",
+        "gpt-4.1-mini (its key: OPENAI_API_KEY), vllm/NAME base_url=URL price=0.15,0.6 (USD per million "
+        "tokens in and out)",
     )
     add_tools(run)
     limits.add_argument(

@@ -34,7 +34,8 @@ _COUNT = re.compile(r"Propose up to (\d{1,4}) different next (?:steps|moves)")
 _ENDS = re.compile(r"\n\n(?:Think step by step, then|Reply without explanation:|A move joins two)")
 _BEGINS = re.compile("Using all the numbers |Find a way to make |Calculate ")
 _KNOWN = "\n\nWhat is known so far:\n"
-_EXPRESSION = re.compile(r"(?:\d{1,9}|[-+*/() ])+")
+_EXPRESSION = re.compile(r"[-+*/() \d]+")
+_LONG_NUMBER = re.compile(r"\d{10}")
 
 
 @lru_cache(maxsize=4096)
@@ -135,6 +136,6 @@ def _joined(letter: str, target: str, states: list[str | None]) -> str | None:
 def _claim(answer: str | None) -> str | None:
     """Return an expression as the models read it."""
     expression = "" if answer is None else answer.partition("=")[0]
-    if not _EXPRESSION.fullmatch(expression):
+    if not _EXPRESSION.fullmatch(expression) or _LONG_NUMBER.search(expression):
         return None
     return re.sub(r"([-+*/])", r" \1 ", "".join(expression.split()))

@@ -105,8 +105,8 @@ def ring_traces(
     import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     traces = []
-    telling = {id for name in [*RINGS][1:] for id in rings.get(name, ())}
-    rings = {**rings, "open frontier": [id for id in rings.get("open frontier", ()) if id not in telling]}
+    others = {id for name in [*RINGS][1:] for id in rings.get(name, ())}
+    rings = {**rings, "open frontier": [id for id in rings.get("open frontier", ()) if id not in others]}
     for name, (gaps, width, symbol, shades_of) in RINGS.items():
         ringed = [markers[id] for id in rings.get(name, ()) if id in markers]
         if not ringed:
