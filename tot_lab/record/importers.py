@@ -94,7 +94,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             except (OSError, ImportError):
                 raise
             except Exception as error:
-                if isinstance(error, JournalError) and str(path) in str(error):
+                if isinstance(error, JournalError) and str(error).startswith(str(path)):
                     raise
                 what = f"{path}: the importer {name!r} cannot read it"
                 raise JournalError(f"{what}: {type(error).__name__}: {error}") from error
