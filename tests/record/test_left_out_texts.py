@@ -10,7 +10,7 @@ from support import GOLDEN, TASK, Scripted, lines_of, resealed, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import Decided, Line, Note, Thought
-from tot_lab.record.journal import Header, header_text, lines_text, parse_journal
+from tot_lab.record.journal import Header, Texts, header_text, lines_text, parse_journal
 
 VOTE = tl.SelfConsistency(attempts=20)
 
@@ -67,11 +67,41 @@ def test_any_records_in_any_batches_are_read_as_they_were():
             )
             lines.append(Line(place, 0.5, record, roll.choice([None, 0.25])))
         data, left = header_text(header), list(lines)
+        continued, before = data, Texts()
         while left:
             size = roll.randrange(1, 6)
             data += lines_text(header, left[:size])
+            continued += lines_text(header, left[:size], before)
             left = left[size:]
         assert parse_journal(data, "a journal")[1] == lines
+        assert continued == header_text(header) + lines_text(header, lines), "in any parts, the same bytes"
+
+
+def test_a_journal_is_the_same_however_its_writes_were_bundled(made, tmp_path):
+    """Written line by line, and stopped and continued, beside records that cannot be written."""
+    whole = made.save(tmp_path / "whole.jsonl").read_bytes()
+    path = tmp_path / "parts.jsonl"
+    half = len(made.lines) // 2
+    recorder = tl.Recorder(header=made.header, path=path)
+    for line in made.lines[:half]:
+        recorder.lines.append(line)
+        recorder.flush()
+    again = next(line for line in made.lines if isinstance(line.e, Call))
+    recorder.lines += [again, Line((), 0.0, Note("bad", "0", {"it": object()}))]
+    with pytest.raises(ValueError, match="Note cannot be written"):
+        recorder.flush()
+    recorder.close()
+    assert tl.load(path).lines == [*made.lines[:half], again]
+    size = len(path.read_bytes())
+    kept = len(b"".join(lines_of(path)[: half + 1]))
+    recorder = tl.Recorder.resuming(path, made.header, made.lines[:half], kept, size)
+    for line in made.lines[:half]:
+        recorder.record(line.p, line.e) if line.p else None
+    for line in made.lines[half:]:
+        recorder.lines.append(line)
+        recorder.flush()
+    recorder.close()
+    assert path.read_bytes() == whole
 
 
 def test_a_text_that_the_file_lacks_is_an_error_that_names_the_line(made, tmp_path):

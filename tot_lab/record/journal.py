@@ -19,7 +19,7 @@ import os
 import re
 import secrets
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -142,10 +142,17 @@ def header_text(header: Header) -> bytes:
     return _with_checksums(encoder.encode_lines([header]), header)
 
 
-def lines_text(header: Header, lines: Sequence[Line]) -> bytes:
-    """Further lines of the journal that begins with `header`. None refers to a line before them."""
+def lines_text(header: Header, lines: Sequence[Line], before: Texts | None = None) -> bytes:
+    """Further lines of the journal that begins with `header`.
+
+    Args:
+        header: The header.
+        lines: The lines.
+        before: The texts of the lines before them in the file, which takes in those of `lines` too. If it is
+            None, no line leaves out a text of a line before them.
+    """
     if header.tot_lab >= _SHORT:
-        texts, whole = _Texts(), lines
+        texts, whole = Texts() if before is None else before, lines
         lines = []
         for line in whole:
             lines.append(texts.shortened(line))
@@ -162,7 +169,7 @@ def lines_in(data: bytes, path: str | os.PathLike[str]) -> list[Line]:
     """
     lines = line_decoder.decode_lines(data)
     if any(line.like for line in lines):
-        texts = _Texts()
+        texts = Texts()
         for number, line in enumerate(lines):
             if line.like:
                 lines[number] = line = texts.completed(line, f"{path}, line {number + 2}")
@@ -174,12 +181,14 @@ _REPEATED: dict[type, str] = {Call: "messages", Thought: "text", Decided: "reaso
 """The field that is left out of a record if it has the same value as in the previous record of this type."""
 
 
-class _Texts:
-    """The texts so far, which later lines may leave out."""
+class Texts:
+    """The texts of a journal so far, which later lines may leave out."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Iterable[Line] = ()) -> None:
         self.last: dict[type, Any] = {}
         self.replies: dict[Position, str] = {}
+        for line in lines:
+            self.take(line)
 
     def take(self, line: Line) -> None:
         """Take in a whole line."""

@@ -33,7 +33,15 @@ from tot_lab.core.records import (
     is_stop_code,
 )
 from tot_lab.core.task import Task
-from tot_lab.record.journal import Header, HeldByAnother, encoder, header_text, line_decoder, lines_text
+from tot_lab.record.journal import (
+    Header,
+    HeldByAnother,
+    Texts,
+    encoder,
+    header_text,
+    line_decoder,
+    lines_text,
+)
 from tot_lab.record.run import Run
 
 try:
@@ -123,6 +131,7 @@ class Recorder:
         self._run: Run | None = None
         self._file: int | None = None
         self._size = 0
+        self._texts = Texts()
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             head = header_text(self.header)
@@ -163,6 +172,7 @@ class Recorder:
             if path.stat().st_size != size_when_read:
                 recorder.close()
                 raise HeldByAnother(f"{path}: another process has just written this run. Try again.")
+            recorder._texts = Texts(lines)
         recorder._size = replayed_bytes
         recorder._resumed, recorder._lost = True, lost
         recorder._start -= lines[-1].t if lines else 0.0
@@ -250,7 +260,7 @@ class Recorder:
         self._written = len(self.lines)
         if self._file is not None:
             try:
-                data = lines_text(self.header, batch)
+                data = lines_text(self.header, batch, self._texts)
             except (TypeError, ValueError) as error:
                 raise self._unwritable(batch, error) from None
             self._append(data)
@@ -273,6 +283,7 @@ class Recorder:
         kind = type(self.lines[first].e).__name__
         del self.lines[first:]
         self._written = first - good
+        self._texts = Texts(self.lines[: self._written])
         self.flush()
         return ValueError(f"at {where}: {kind} cannot be written: {cause}")
 
