@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from functools import update_wrapper
+from functools import lru_cache, update_wrapper
 from itertools import pairwise
 from types import MappingProxyType, UnionType
 from typing import (
@@ -220,13 +221,34 @@ def field_docs(kind: Any) -> dict[str, str]:
         if owner in (object, BaseModel):
             continue
         try:
-            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-        except (OSError, TypeError, SyntaxError):
+            lines, _ = inspect.findsource(sys.modules[owner.__module__])
+            docs = _docs_in("".join(lines)).get(owner.__qualname__, {}) | docs
+        except (KeyError, OSError, TypeError, SyntaxError):
             continue
-        assert isinstance(tree, ast.ClassDef)
-        for field, doc in pairwise(tree.body):
-            match field, doc:
-                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                    docs.setdefault(name, inspect.cleandoc(text))
     fields = kind.model_fields if issubclass(kind, BaseModel) else kind.__dataclass_fields__
-    return {name: doc for name, doc in docs.items() if name in fields}
+    return {name: docs[name] for name in fields if name in docs}
+
+
+@lru_cache(maxsize=512)
+def _docs_in(source: str) -> dict[str, dict[str, str]]:
+    """Return the attribute docstrings in the source of a module, by the qualified names of its classes."""
+    docs = {}
+    left: list[tuple[str, ast.AST]] = [("", ast.parse(source))]
+    while left:
+        place, node = left.pop()
+        if isinstance(node, ast.ClassDef):
+            docs[place.rstrip(".")] = {
+                field.target.id: inspect.cleandoc(doc.value.value)
+                for field, doc in pairwise(node.body)
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+                if isinstance(doc, ast.Expr) and isinstance(doc.value, ast.Constant)
+                if isinstance(doc.value.value, str)
+            }
+        for inner in ast.iter_child_nodes(node):
+            if isinstance(inner, ast.ClassDef):
+                left.append((f"{place}{inner.name}.", inner))
+            elif isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                left.append((f"{place}{inner.name}.<locals>.", inner))
+            elif isinstance(inner, ast.stmt):
+                left.append((place, inner))
+    return docs
