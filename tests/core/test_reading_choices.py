@@ -136,6 +136,12 @@ def test_labels_may_be_numbers(reply, label):
     assert stated_choice(reply, {str(k): f"{k * 10} cm" for k in range(1, 5)}) == label
 
 
+def test_the_text_of_an_option_may_begin_with_a_negation():
+    choices = {"A": "no change at all", "B": "cannot be computed", "C": "not stated in the passage"}
+    assert stated_choice("I pick C not stated in the passage", choices) == "C"
+    assert stated_choice("My pick is not C", choices) is None
+
+
 def test_a_number_before_brackets_is_a_label():
     choices = {str(k): f"{k} parts" for k in range(1, 32)}
     assert stated_choice("The answer is 20 (that is, 20 parts) [(28) is too many].", choices) == "20"

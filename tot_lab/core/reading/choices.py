@@ -72,7 +72,7 @@ _NOUN = (
     r"|answer|ans|choice|option|selection|reply|response|solution|verdict|pick)"
 )
 _BE = r"(?:\b(?:is|was|be|becomes|remains|(?:seems|appears) to be)\b|'s\b)"
-_NOT = r"\b\w{0,6}?(?:\s?not|n't)\b"
+_NOT = r"\b(?:\w{2,6}?)?(?:\s?not|n't)\b"
 _OUT = r"\b(?:fail|exclude|eliminate|reject|discard|rule|doubt|wrong|incorrect|least|false)"
 _CUE = re.compile(
     rf"(?P<box>{_STATED})"
