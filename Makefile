@@ -14,8 +14,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # The notebooks that need no recording; tests/contract/slow/test_recordings.py runs the others.
 RECORDED := $(patsubst data/%.jsonl.gz,notebooks/%.ipynb,$(wildcard data/*.jsonl.gz))
 NOTEBOOKS := $(filter-out $(RECORDED),$(wildcard notebooks/*.ipynb))
-NBVAL := --nbval --nbval-sanitize-with tests/nbval_sanitize.cfg
-PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
+NBVAL := -p nbval --nbval --nbval-sanitize-with tests/nbval_sanitize.cfg
+# Each process of pytest would import the plugins of all packages, for two seconds.
+PYTEST := PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/pytest -p xdist --dist loadfile --no-loadscope-reorder
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 ONE_MORE := -n $(shell expr $(CORES) + 1)  # many tests wait for servers and browsers
 
@@ -23,9 +24,9 @@ ONE_MORE := -n $(shell expr $(CORES) + 1)  # many tests wait for servers and bro
 demo: $(INSTALLED)      ## the main job: 20 searches, a table, the runs, one HTML report
 	$(BIN)/tot-lab demo
 
-# Neither the tests of the other lanes nor the plugins of pytest that it does not need are imported.
+# The tests of the other lanes are not imported.
 check: $(READY)         ## the fast lane, under a minute: nothing that is marked slow, nightly or proof
-	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(PYTEST) -p xdist.plugin -n $(CORES) -m "not slow and not nightly and not proof" \
+	$(PYTEST) -n $(CORES) -m "not slow and not nightly and not proof" \
 		$(foreach lane,slow nightly proof,--ignore-glob 'tests/*/$(lane)') tests
 
 test: $(READY) $(JS_READY)  ## everything but nightly and proof, the notebooks included; CI runs this

@@ -15,7 +15,15 @@ from tot_lab.lab.sharing import verify
 RECORDINGS = sorted((ROOT / "data").glob("*.jsonl.gz"))
 
 
-NBVAL = ["-p", "support.notebook_numbers", "--nbval", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg"]
+NBVAL = [
+    "-p",
+    "nbval",
+    "-p",
+    "support.notebook_numbers",
+    "--nbval",
+    "--nbval-sanitize-with",
+    "tests/nbval_sanitize.cfg",
+]
 
 ALONE = ["unshare", "--net", "--map-root-user"]
 
