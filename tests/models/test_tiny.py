@@ -493,3 +493,14 @@ def test_each_view_says_what_it_is(model, tmp_path):
         shown[f"{plot.__name__} {type(table).__name__}"] = plot(table).to_json()
     shown["tree.svg"] = " ".join(re.findall(r">([^<]+)<", shown["tree.svg"]))  # lines are wrapped
     assert [name for name, text in shown.items() if words not in text] == []
+
+
+def test_the_label_is_that_of_the_model_and_not_of_a_name_like_its_own():
+    async def served(call):
+        return tl.Reply("Answer: 26", model="tiny/numbers")
+
+    run = tl.Lab(served, runs=None).run_sync(tl.ChainOfThought(), tl.general("Two times 13?"))
+    assert run.answer == "26"
+    assert run.model_note == ""
+    lab = tl.Lab(served, roles={"answer": "tiny/numbers"}, runs=None, mode="off")
+    assert "small formal language" in lab.run_sync(tl.ChainOfThought(), HAND).model_note

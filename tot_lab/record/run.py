@@ -480,8 +480,10 @@ class Run(RunMethods):
         """What each view says of the model, if it is not a usual one: that it is simulated or small."""
         if self.simulated:
             return SIMULATED
-        names = {line.e.model or "" for line in self.lines if isinstance(line.e, Reply)}
-        return SMALL if any(name.startswith("tiny/") for name in names) else ""
+        models = (self.header.model, *(role.get("model") for role in self.header.roles.values()))
+        kinds = (one.get("kind") if isinstance(one, dict) else str(one).split("/")[0] for one in models)
+        names = (line.e.model or "" for line in self.lines if isinstance(line.e, Reply))
+        return SMALL if "tiny" in kinds and any(name.startswith("tiny/") for name in names) else ""
 
     @cached_property
     def diagnostics(self) -> dict[str, int]:
