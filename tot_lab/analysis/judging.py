@@ -53,8 +53,8 @@ class EvaluatorDiagnosis:
     Attributes:
         thoughts: One row per judged thought: run_id, setting, task; node (id); depth (steps); by (the
             evaluator); score (0–1, NA if unreadable); solvable (boolean label, NA if unknown); known_by
-            (domain, grade of the answer that the thought states, or mark); state (the last decision); samples, unreadable_samples (samples of its
-            evaluation, and those that could not be read).
+            (domain, grade of the answer that the thought states, or mark); state (the last decision);
+            samples, unreadable_samples (samples of its evaluation, and those that could not be read).
         siblings: One row per thought with at least two children: node (the parent's id); depth and by (of the
             children); siblings (their number); distinct_texts; with_state (those whose state the domain
             knows) and distinct_states among them; pairs (of siblings with scores) and equal_pairs (with the
@@ -251,8 +251,9 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
 
     The measures are calibration, AUC, rank correlation, unreadable and collapsed scores, and diversity of
     siblings. A thought has a label if the domain knows whether it can lead to a right answer (puzzles), if it
-    states an answer that is graded (tasks with `answer=` and `grade=`), or if a person marked it. Scores from votes are shares of votes, and repeated states count each time: read the measures
-    `by` evaluator and depth.
+    states an answer that is graded (tasks with `answer=` and `grade=`), or if a person marked it. Scores from
+    votes are shares of votes, and repeated states count each time: read the measures `by` evaluator and
+    depth.
 
     A failed run has one blame, the first that applies:
 

@@ -17,7 +17,7 @@ References:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
