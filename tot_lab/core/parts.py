@@ -96,6 +96,14 @@ class PydanticModel(BaseModel):
             vars(cls)["__doc__"].owner = cls
             cls.__signature__ = ShownSignature()
 
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if name.startswith("_") or hasattr(type(self), name):
+                    raise
+            raise AttributeError(f"{_unknown_field(self, name)}.")
+
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Show only the settings that differ from their defaults."""
         for name, field in type(self).model_fields.items():
@@ -229,8 +237,14 @@ class Part(PydanticModel):
             changes: Settings by name.
 
         Raises:
-            ValueError: For an unknown setting or an invalid value.
+            TypeError: If `paths` is not a mapping.
+        ValueError: For an unknown setting or an invalid value.
         """
+        if paths is not None and not isinstance(paths, Mapping):
+            raise TypeError(
+                f'settings must be a dict such as {{"search.width": 5}}: got {paths!r}. A task goes to '
+                "lab.run(strategy, task)."
+            )
         given = self.by_path({**(paths or {}), **changes})
         inside = _by_head(given)
         for name in (*given, *inside):
@@ -347,8 +361,18 @@ def _unknown_field(part: BaseModel | type[BaseModel], name: str) -> str:
     kind = part if isinstance(part, type) else type(part)
     paths = _setting_paths(part)
     near = [word for word in name.split("_") if word in paths] or get_close_matches(name, paths, n=1)
-    hint = f"did you mean {' or '.join(map(repr, paths[near[0]]))}? It has " if near else "it has "
+    meant = " or ".join(_as_passed(part, path) for path in paths[near[0]]) if near else ""
+    hint = f"did you mean {meant}? It has " if near else "it has "
     return f"{kind.__name__} has no setting {name!r}; {hint}{', '.join(kind.model_fields) or 'none'}"
+
+
+def _as_passed(part: BaseModel | type[BaseModel], path: str) -> str:
+    """The path of a setting, and how it is passed if it is one of a part of `part`."""
+    head, dot, name = path.partition(".")
+    if not dot or "." in name:
+        return repr(path)
+    inner = getattr(part, head) if isinstance(part, BaseModel) else part.model_fields[head].get_default()
+    return f"{path!r}, as in {head}={type(inner).__name__}({name}=…)"
 
 
 def _setting_paths(part: BaseModel | type[BaseModel]) -> dict[str, list[str]]:
