@@ -395,7 +395,7 @@ def test_an_estimate_says_what_is_left_and_invents_no_price(tmp_path):
     assert half.flops == (None,) * 4
     done = wait(lab.estimate_sweep(GRID, TASKS[:1]))
     assert done[:3] == (4, 4, 0)
-    assert {*done[4:]} == {(0.0, 0.0, 0.0, 0.0)}
+    assert {*done[4:9]} == {(0.0, 0.0, 0.0, 0.0)}
     fresh = tl.Lab(scripted(), runs=None, cache=tmp_path / "fresh")
     capped = wait(fresh.estimate_sweep(GRID, TASKS, budget=tl.Budget(calls=2)))
     assert (capped.calls.bound, capped.cost.bound) == (16, 16)
@@ -410,6 +410,7 @@ def test_an_estimate_stops_at_no_damage_and_no_bug(tmp_path):
     assert (spoilt_only[:2], spoilt_only.calls.bound) == ((2, 2), 0)
     endless = wait(lab.estimate_sweep(Uncountable(), TASKS))
     assert (endless[:2], endless.calls.bound) == ((2, 0), None)
+    assert "no bound on the calls of uncountable: without a limit" in str(endless)
     assert wait(lab.estimate_sweep(Uncountable(), TASKS, budget=tl.Budget(calls=3))).calls.bound == 6
 
 
@@ -504,7 +505,7 @@ def test_runs_from_before_are_read_before_any_new_one_is_made(tmp_path):
     found = []
     model = Scripted(lambda call: found.append(lab.last_sweep.found) or answer_to(call))
     lab = tl.Lab(model, runs=tmp_path)
-    sweep = swept(lab, {"costly": tl.BestOf(attempts=3), "known": tl.OneAnswer()}, TASKS, at_once=1)
+    sweep = swept(lab, {"costly": tl.SelfConsistency(attempts=3), "known": tl.OneAnswer()}, TASKS, at_once=1)
     assert found[0] == len(TASKS)  # although the setting with the most calls goes first
     assert f"{len(TASKS)} of them found on the disk" in repr(sweep)
     assert f"and {len(TASKS)} new" in repr(sweep)

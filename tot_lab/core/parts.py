@@ -100,8 +100,8 @@ class PydanticModel(BaseModel):
             try:
                 return super().__getattr__(name)
             except AttributeError:
-                if name.startswith("_") or hasattr(type(self), name):
-                    raise
+                if name.startswith("_") or hasattr(type(self), name) or name in type(self).model_fields:
+                    raise  # of a property, or of a part that is not complete
             raise AttributeError(f"{_unknown_field(self, name)}.")
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:

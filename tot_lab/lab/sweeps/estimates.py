@@ -64,6 +64,7 @@ class SweepEstimate(NamedTuple):
         output_tokens: Tokens of replies, thinking included.
         cost: USD. What a provider charges for failed tries is not included.
         flops: FLOPs, as in `Run.compute`, if the roles have `params`.
+        unbounded: Settings of which the number of calls has no bound.
     """
 
     runs: int
@@ -75,6 +76,7 @@ class SweepEstimate(NamedTuple):
     output_tokens: Forecast
     cost: Forecast
     flops: Forecast
+    unbounded: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         rows = [["", "at most", "expected", "90 % interval"]]
@@ -91,9 +93,22 @@ class SweepEstimate(NamedTuple):
                 f"left: {self.runs - self.finished:,} of {self.runs:,} runs",
                 *table,
                 *([based] if self.sample else []),
+                *self._unknown(),
                 f"already in the cache: at least {self.cached:,} further calls",
             ]
         )
+
+    def _unknown(self) -> Iterator[str]:
+        """Yield which bounds are unknown, why, and what would make them known."""
+        if self.unbounded:
+            yield (
+                f"no bound on the calls of {', '.join(self.unbounded)}: without a limit (max_calls). Pass "
+                "budget=tl.Budget(calls=…), or pilot=2 for an expectation"
+            )
+        elif None in (self.input_tokens.bound, self.output_tokens.bound):
+            yield "no bound on the tokens: the model's context window or its longest reply is unknown"
+        elif self.cost.bound is None:
+            yield "no bound on the cost: the model has no known price"
 
 
 _LABELS = {"cost": "USD", "flops": "FLOPs"}
@@ -128,7 +143,7 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
                     used[cell.setting] = _sent(sweep, run, seen)
         if len(used) == len(block):
             costs.setdefault(block[0].task, []).append(used)
-    cached, bounds = 0, []
+    cached, bounds, unbounded = 0, [], dict[str, None]()
     for cell in left:
         try:
             found = await sweep.runner.estimate(*sweep.part(cell), repeat=cell.repeat, budget=sweep.budget)
@@ -139,6 +154,8 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
         else:
             cached += found.cached
             bounds.append(found.sent)
+        if bounds[-1].calls is None:
+            unbounded[list(sweep.settings)[cell.setting]] = None
     bound = sweep.runner.within_spend(total(bounds))
     settings = Counter(cell.setting for cell in left)
     tasks = Counter(cell.task for cell in left)
@@ -147,7 +164,9 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
         _forecast(most, [sample[place] for sample in samples], list(tasks.values()))
         for place, most in enumerate(bound)
     ]
-    return SweepEstimate(len(sweep.cells), len(sweep.cells) - len(left), cached, len(costs), *forecasts)
+    return SweepEstimate(
+        len(sweep.cells), len(sweep.cells) - len(left), cached, len(costs), *forecasts, tuple(unbounded)
+    )
 
 
 def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:
