@@ -2,6 +2,7 @@
 
 import re
 import sqlite3
+from dataclasses import dataclass
 
 import numpy
 import pytest
@@ -259,6 +260,41 @@ def test_a_task_is_no_change_of_a_preset_and_a_run_no_file():
         tl.presets.game24(TASK)
     with pytest.raises(TypeError, match=r"must be a file or a folder: got Run\. It is loaded already"):
         tl.load(run(tl.OneAnswer(), TASK, model=Scripted()))
+
+
+def test_a_part_says_where_state_goes():
+    class Counting(tl.searches.Search):
+        kind = "counting_for_mistakes"
+        width: int = 3
+
+        def run(self, state):
+            self.seen = set()
+            yield tl.Pick([state.root])
+
+    @dataclass(frozen=True)
+    class Frozen:
+        def __call__(self, state):
+            self.seen = set()
+            yield tl.Pick([state.root])
+
+    with pytest.raises(AttributeError, match=r"Counting cannot be changed: got .*'seen'\. Keep what changes"):
+        run(tl.TreeOfThoughts(search=Counting()), TASK, model=Scripted())
+    with pytest.raises(AttributeError, match=r"'width'\. Make a copy: \.with_\(width=…\)"):
+        Counting().width = 4
+    sweep = wait(tl.Lab(Scripted(), runs=None).sweep(tl.TreeOfThoughts(search=Frozen()), TASK))
+    assert "cannot assign to field 'seen'. Keep what changes" in sweep.df().error[0]
+
+
+def test_an_entry_point_in_an_unknown_group_is_named(tmp_path, monkeypatch):
+    about = tmp_path / "acme_wrong-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-wrong\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[tot_lab.search]\nacme_wrong = acme_wrong:Search\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"acme-wrong 1\.0 offers it in the group 'tot_lab\.search': "
+    ):
+        tl.TreeOfThoughts(search="acme_wrong")
 
 
 def test_integers_of_numpy_are_integers():

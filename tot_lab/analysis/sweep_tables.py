@@ -49,7 +49,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - a column for each setting that differs between the strategies, by its path (`search.width`,
       `search.exploration`; `answer_setting` if the name is one of this list): Int64, Float64, boolean or
       category. NA if a strategy has no such setting or it is `None`
-    - domain: category; task: category, the question, shortened; task_number: Int64, from 0; repeat: Int64
+    - domain: category; task: category, the question, shortened to 60 characters (`sweep.tasks[task]` is the
+      task with its whole `question` and its `id`); task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
     - any_of_kept: boolean, whether any of the answers that the search kept is correct. NA for runs that kept
       only one; no column if all did

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
+from tot_lab.core.calls import STATE
 from tot_lab.core.parameters import ShownDocstring, ShownSignature, type_text
-from tot_lab.core.registry import BUILT_IN, find, import_parts, offered
+from tot_lab.core.registry import BUILT_IN, find, import_parts, misplaced, offered
 
 P = TypeVar("P", bound="Part")
 
@@ -95,6 +96,21 @@ class PydanticModel(BaseModel):
             cls.__doc__ = ShownDocstring(vars(cls).get("__doc__") or "")
             vars(cls)["__doc__"].owner = cls
             cls.__signature__ = ShownSignature()
+
+        def __setattr__(self, name, value):
+            try:
+                super().__setattr__(name, value)
+            except ValidationError:
+                how = STATE
+                if name in type(self).model_fields:
+                    change = (
+                        f"with_({name}=…)"
+                        if isinstance(self, Part)
+                        else f"model_copy(update={{{name!r}: …}})"
+                    )
+                    how = f"Make a copy: .{change}."
+                what = type(self).__name__
+                raise AttributeError(f"{what} cannot be changed: got a value for {name!r}. {how}") from None
 
         def __getattr__(self, name):
             try:
@@ -331,7 +347,7 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
             known |= {*offered(group)} - {*REGISTRY} if known & names.keys() else set()
         raise ValueError(
             f"unknown kind {kind!r}; {known_names(kind, sorted(known))}, and those of the modules that you "
-            f"import"
+            f"import{misplaced(str(kind))}"
         )
     return part
 

@@ -301,6 +301,17 @@ def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[Ent
     return MappingProxyType(found)
 
 
+def misplaced(name: str) -> str:
+    """The end of an error about an unknown name: the group of an entry point that tot_lab does not read."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  its import takes a while
+
+    found = (entry for entry in entry_points(name=name) if entry.group.split(".")[0] == "tot_lab")
+    entry = next((entry for entry in found if entry.group.partition(".")[2] not in GROUPS), None)
+    if entry is None:
+        return ""
+    return f". {_package(entry)} offers it in the group {entry.group!r}: the groups are {', '.join(GROUPS)}"
+
+
 @lru_cache(maxsize=1)
 def _built_in() -> frozenset[str]:
     return frozenset(name for known in BUILT_IN.values() for name in known)

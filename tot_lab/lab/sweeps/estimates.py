@@ -101,9 +101,10 @@ class SweepEstimate(NamedTuple):
     def _unknown(self) -> Iterator[str]:
         """Yield which bounds are unknown, why, and what would make them known."""
         if self.unbounded:
+            or_pilot = "" if self.sample else ", or pilot=2 for an expectation"
             yield (
                 f"no bound on the calls of {', '.join(self.unbounded)}: without a limit (max_calls). Pass "
-                "budget=tl.Budget(calls=…), or pilot=2 for an expectation"
+                f"budget=tl.Budget(calls=…){or_pilot}"
             )
         elif None in (self.input_tokens.bound, self.output_tokens.bound):
             yield "no bound on the tokens: the model's context window or its longest reply is unknown"
