@@ -59,24 +59,24 @@ class SweepEstimate(NamedTuple):
         finished: Runs that need no further calls.
         cached: Calls of the other runs that the cache answers, as far as the searches can be followed.
         sample: Tasks on which the expectation is based: those of which a repeat is finished in all settings.
+        unbounded: Settings of which the number of calls has no bound.
         calls: Model calls.
         input_tokens: Tokens of prompts.
         output_tokens: Tokens of replies, thinking included.
         cost: USD. What a provider charges for failed tries is not included.
         flops: FLOPs, as in `Run.compute`, if the roles have `params`.
-        unbounded: Settings of which the number of calls has no bound.
     """
 
     runs: int
     finished: int
     cached: int
     sample: int
+    unbounded: tuple[str, ...]
     calls: Forecast
     input_tokens: Forecast
     output_tokens: Forecast
     cost: Forecast
     flops: Forecast
-    unbounded: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         rows = [["", "at most", "expected", "90 % interval"]]
@@ -166,7 +166,7 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
         for place, most in enumerate(bound)
     ]
     return SweepEstimate(
-        len(sweep.cells), len(sweep.cells) - len(left), cached, len(costs), *forecasts, tuple(unbounded)
+        len(sweep.cells), len(sweep.cells) - len(left), cached, len(costs), tuple(unbounded), *forecasts
     )
 
 
