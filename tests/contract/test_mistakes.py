@@ -235,6 +235,7 @@ def test_attributes_that_are_almost_right():
         (tl.BeamSearch(), "widht", "BeamSearch has no setting 'widht'; did you mean 'width'?"),
         (TASK, "answer", "did you mean 'reference'?"),
         (TASK, "prompt", "did you mean 'question'?"),
+        (tl.TreeOfThoughts(), "tool_context", r"did you mean 'tl\.Lab\(tool_context=…\)'\?"),
     ],
 )
 def test_a_setting_that_is_almost_right(owner, name, meant):
@@ -291,9 +292,7 @@ def test_an_entry_point_in_an_unknown_group_is_named(tmp_path, monkeypatch):
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-wrong\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[tot_lab.search]\nacme_wrong = acme_wrong:Search\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"acme-wrong 1\.0 offers it in the group 'tot_lab\.search': "
-    ):
+    with pytest.raises(ValueError, match=r"acme-wrong 1\.0 offers it in 'tot_lab\.search', which"):
         tl.TreeOfThoughts(search="acme_wrong")
 
 

@@ -292,7 +292,8 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
         thoughts += [{**head, **row} for row in facts.judged_thoughts()]
         siblings += [{**head, **row} for row in facts.siblings()]
         rows.append({**head, **facts.row()})
-        why = why or facts.why_unlabelled()
+        if thoughts and not why:
+            why = facts.why_unlabelled()
     settings = pd.CategoricalDtype(list(dict.fromkeys(row["setting"] for row in rows)))
     tasks = pd.CategoricalDtype(list(dict.fromkeys(row["task"] for row in rows)))
 
@@ -306,8 +307,16 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
         frame(siblings, _SIBLINGS),
         frame(rows, {**_RUNS, "blame": pd.CategoricalDtype(list(BLAMES))}).assign(**lost),
         model_note(notes),
-        "" if any(row["solvable"] is not None and row["score"] is not None for row in thoughts) else why,
+        _unlabelled(thoughts, why),
     )
+
+
+def _unlabelled(thoughts: list[dict[str, Any]], why: str) -> str:
+    """Return why no thought has a score and a label: `why` if that is about labels. "" if some have."""
+    scored = [row["solvable"] for row in thoughts if row["score"] is not None]
+    if not scored:
+        return "no score could be read." if thoughts else "no evaluator judged a thought."
+    return why if all(solvable is None for solvable in scored) else ""
 
 
 _THOUGHTS = {
@@ -351,8 +360,6 @@ class _Facts(Labels):
     def why_unlabelled(self) -> str:
         """Why no judged thought has a label, for a run of which that is so."""
         run, task = self.run, self.run.task
-        if not any(judged(node) for node in self.thoughts):
-            return "no evaluator judged a thought."
         by_hand = "or mark thoughts: run.mark(id, 'right')."
         if task is None:
             return f"the run has no task. Pass task= to the importer, {by_hand}"

@@ -101,14 +101,8 @@ class PydanticModel(BaseModel):
             try:
                 super().__setattr__(name, value)
             except ValidationError:
-                how = STATE
-                if name in type(self).model_fields:
-                    change = (
-                        f"with_({name}=…)"
-                        if isinstance(self, Part)
-                        else f"model_copy(update={{{name!r}: …}})"
-                    )
-                    how = f"Make a copy: .{change}."
+                change = "with_({}=…)" if isinstance(self, Part) else "model_copy(update={{{!r}: …}})"
+                how = f"Make a copy: .{change.format(name)}." if name in type(self).model_fields else STATE
                 what = type(self).__name__
                 raise AttributeError(f"{what} cannot be changed: got a value for {name!r}. {how}") from None
 
@@ -254,7 +248,7 @@ class Part(PydanticModel):
 
         Raises:
             TypeError: If `paths` is not a mapping.
-        ValueError: For an unknown setting or an invalid value.
+            ValueError: For an unknown setting or an invalid value.
         """
         if paths is not None and not isinstance(paths, Mapping):
             raise TypeError(
@@ -347,7 +341,7 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
             known |= {*offered(group)} - {*REGISTRY} if known & names.keys() else set()
         raise ValueError(
             f"unknown kind {kind!r}; {known_names(kind, sorted(known))}, and those of the modules that you "
-            f"import{misplaced(str(kind))}"
+            f"import"
         )
     return part
 
@@ -356,7 +350,8 @@ def known_names(name: Any, known: Iterable[str]) -> str:
     """Text for the error about an unknown name: the closest match, and all known names."""
     known = list(known)
     near = get_close_matches(str(name), known, n=1)
-    return (f"did you mean {near[0]!r}? Known are " if near else "known are ") + (", ".join(known) or "none")
+    head = f"did you mean {near[0]!r}? Known are " if near else "known are "
+    return f"{misplaced(str(name))}{head}{', '.join(known) or 'none'}"
 
 
 def _home(part: type[Part]) -> str:
@@ -384,11 +379,13 @@ def _unknown_field(part: BaseModel | type[BaseModel], name: str) -> str:
 
 def _as_passed(part: BaseModel | type[BaseModel], path: str) -> str:
     """The path of a setting, and how it is passed if it is one of a part of `part`."""
-    head, dot, name = path.partition(".")
-    if not dot or "." in name:
+    head, _, name = path.partition(".")
+    kind = part if isinstance(part, type) else type(part)
+    if head not in kind.model_fields:
         return repr(path)
-    inner = getattr(part, head) if isinstance(part, BaseModel) else part.model_fields[head].get_default()
-    return f"{path!r}, as in {head}={type(inner).__name__}({name}=…)"
+    inner = getattr(part, head) if isinstance(part, BaseModel) else kind.model_fields[head].get_default()
+    is_inside = isinstance(inner, Part) and name in type(inner).model_fields
+    return f"{path!r}, as in {head}={type(inner).__name__}({name}=…)" if is_inside else repr(path)
 
 
 def _setting_paths(part: BaseModel | type[BaseModel]) -> dict[str, list[str]]:

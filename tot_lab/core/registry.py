@@ -302,14 +302,14 @@ def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[Ent
 
 
 def misplaced(name: str) -> str:
-    """The end of an error about an unknown name: the group of an entry point that tot_lab does not read."""
+    """A part of the error about an unknown name: the group of an entry point, if tot_lab has no such group."""
     from importlib.metadata import entry_points  # noqa: PLC0415  its import takes a while
 
-    found = (entry for entry in entry_points(name=name) if entry.group.split(".")[0] == "tot_lab")
-    entry = next((entry for entry in found if entry.group.partition(".")[2] not in GROUPS), None)
-    if entry is None:
-        return ""
-    return f". {_package(entry)} offers it in the group {entry.group!r}: the groups are {', '.join(GROUPS)}"
+    groups = [f"tot_lab.{group}" for group in GROUPS]
+    for entry in entry_points(name=name):
+        if entry.group.startswith("tot_lab.") and entry.group not in groups:
+            return f"{_package(entry)} offers it in {entry.group!r}, which is none of {', '.join(groups)}; "
+    return ""
 
 
 @lru_cache(maxsize=1)
