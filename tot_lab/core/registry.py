@@ -302,7 +302,7 @@ def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[Ent
 
 
 def misplaced(name: str) -> str:
-    """A part of the error about an unknown name: the group of an entry point, if tot_lab has no such group."""
+    """The group of an entry point of that name, for an error, if tot_lab has no such group. "" otherwise."""
     from importlib.metadata import entry_points  # noqa: PLC0415  its import takes a while
 
     groups = [f"tot_lab.{group}" for group in GROUPS]
