@@ -64,15 +64,21 @@ class Known:
 
     @cached_property
     def finished(self) -> dict[str, float]:
-        """The grades of the answers of finished paths, by the thoughts that end them."""
+        """The grades of the answers of finished paths, by the thoughts that end them. Kept on the run."""
         run, task = self.run, self.task
         if task is None:
             return {}
+        kept: dict[str, float] | None = run.__dict__.get("_finished")
+        if kept is not None:
+            return kept
         decided = {e.id for e in run.events if isinstance(e, Decided) and e.what in ("complete", "answer")}
         if run.best is not None and run.answer_state in ("unfinished", "cut"):
             decided.discard(run.best.id)
         paths = ((node.id, run.steps(node.id)) for node in self.thoughts)
-        return self._graded({id: _answer(task, path, id in decided) for id, path in paths})
+        graded = self._graded({id: _answer(task, path, id in decided) for id, path in paths})
+        if run.stop_reason is not None:
+            run.__dict__["_finished"] = graded
+        return graded
 
     def _graded(self, held: Mapping[str, str | None]) -> dict[str, float]:
         """Grade answers, equal ones once. Those without a grade are left out."""

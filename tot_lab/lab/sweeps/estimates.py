@@ -144,7 +144,7 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
                     used[cell.setting] = _sent(sweep, run, seen)
         if len(used) == len(block):
             costs.setdefault(block[0].task, []).append(used)
-    cached, bounds, unbounded = 0, [], dict[str, None]()
+    cached, bounds, unbounded = 0, [], set[int]()
     for cell in left:
         try:
             found = await sweep.runner.estimate(*sweep.part(cell), repeat=cell.repeat, budget=sweep.budget)
@@ -156,7 +156,7 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
             cached += found.cached
             bounds.append(found.sent)
         if bounds[-1].calls is None:
-            unbounded[list(sweep.settings)[cell.setting]] = None
+            unbounded.add(cell.setting)
     bound = sweep.runner.within_spend(total(bounds))
     settings = Counter(cell.setting for cell in left)
     tasks = Counter(cell.task for cell in left)
@@ -165,9 +165,9 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
         _forecast(most, [sample[place] for sample in samples], list(tasks.values()))
         for place, most in enumerate(bound)
     ]
-    return SweepEstimate(
-        len(sweep.cells), len(sweep.cells) - len(left), cached, len(costs), tuple(unbounded), *forecasts
-    )
+    labels = tuple(label for k, label in enumerate(sweep.settings) if k in unbounded)
+    finished = len(sweep.cells) - len(left)
+    return SweepEstimate(len(sweep.cells), finished, cached, len(costs), labels, *forecasts)
 
 
 def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:
