@@ -286,7 +286,7 @@ def test_an_ungradable_thought_is_no_wrong_one():
     m = found.measures
     assert (m["thoughts"], m["labelled"], m["solvable"]) == (2, 1, 1.0)
     assert math.isnan(m["auc"])
-    assert "1 that nobody can label are left out" in repr(found)
+    assert "1 of 2 with a score (domain 1), 100% of them solvable" in repr(found)
 
 
 @pytest.mark.slow

@@ -292,7 +292,7 @@ def test_an_entry_point_in_an_unknown_group_is_named(tmp_path, monkeypatch):
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-wrong\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[tot_lab.search]\nacme_wrong = acme_wrong:Search\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match=r"acme-wrong 1\.0 offers it in 'tot_lab\.search', which"):
+    with pytest.raises(ValueError, match=r"acme-wrong 1\.0 offers it in 'tot_lab\.search'\. Known groups"):
         tl.TreeOfThoughts(search="acme_wrong")
 
 

@@ -308,7 +308,7 @@ def misplaced(name: str) -> str:
     groups = [f"tot_lab.{group}" for group in GROUPS]
     for entry in entry_points(name=name):
         if entry.group.startswith("tot_lab.") and entry.group not in groups:
-            return f"{_package(entry)} offers it in {entry.group!r}, which is none of {', '.join(groups)}; "
+            return f"{_package(entry)} offers it in {entry.group!r}. Known groups are {', '.join(groups)}; "
     return ""
 
 
