@@ -1009,7 +1009,7 @@ def check_strategy(
     tools: Iterable[Tool] = (legs,),
     promises: Iterable[Callable[[Trial], None]] = PROMISES,
 ) -> None:
-    """Check that `strategy` keeps the promises of every strategy.
+    """Check that `strategy` keeps the promises of every strategy. Prints nothing, and takes a few seconds.
 
     Args:
         strategy: The strategy.
@@ -1082,7 +1082,8 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
 
     Raises:
         AssertionError: Names the method, the path and what is wrong with the result. For a
-            `PuzzleDomain`, also if a move is not read as it is written, or a step is not legal.
+            `PuzzleDomain`, also if a move is not read as it is written, a step is not legal, or the moves of
+            an unsolved puzzle are graded 1.
         TypeError: If `task` is not a task.
 
     Warns:
@@ -1123,13 +1124,20 @@ def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> Non
     for depth in range(1, len(steps) + 1):
         legal = domain.position(task, steps[:depth]) is not None
         expect(legal, f"steps: step {depth}, {steps[depth - 1]!r:.80}, states no legal move")
+    for depth in range(len(steps)):
+        position = domain.position(task, steps[:depth])
+        if position is not None and not domain.solved(puzzle, position.state):
+            text = domain.write_answer(puzzle, position)
+            grade = domain.grade(task, text)
+            expect(grade != 1, f"grade gives {text!r:.80} {grade!r}, although these moves do not solve it")
 
 
 def _misspelt(kind: type[Domain]) -> Iterator[tuple[str, str]]:
-    """Return the nearest method of `Domain` to each method that only `kind` has, where they are similar."""
-    known = {name for name, _ in inspect.getmembers(Domain, inspect.isfunction)} - vars(kind).keys()
+    """Return the nearest method of the base class to each method that only `kind` has, if they are alike."""
+    base = PuzzleDomain if issubclass(kind, PuzzleDomain) else Domain
+    known = {name for name, _ in inspect.getmembers(base, inspect.isfunction)} - vars(kind).keys()
     for name, value in vars(kind).items():
-        if inspect.isfunction(value) and not hasattr(Domain, name):
+        if inspect.isfunction(value) and not hasattr(base, name):
             yield from ((near, name) for near in get_close_matches(name, known, n=1, cutoff=0.91))
 
 

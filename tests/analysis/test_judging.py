@@ -286,7 +286,7 @@ def test_an_ungradable_thought_is_no_wrong_one():
     m = found.measures
     assert (m["thoughts"], m["labelled"], m["solvable"]) == (2, 1, 1.0)
     assert math.isnan(m["auc"])
-    assert "1 that nobody can label are left out" in repr(found)
+    assert "1 of 2 with a score (domain 1), 100% of them solvable" in repr(found)
 
 
 @pytest.mark.slow
@@ -348,6 +348,45 @@ def test_the_answer_of_a_complete_path_is_its_label():
     for text, score in (("Answer: 26", 0.9), ("Answer: 24", 0.3), ("a step", 0.5)):
         tree.thought(text, score)
     assert judge_evaluator(tree.run("24")).thoughts["solvable"].tolist() == [True, False, pd.NA]
+
+
+APPLES = "Ann has 3 apples and buys 5. How many has she?"
+
+
+def word_problem(**graded):
+    tree = Tree(tl.general(APPLES, **graded))
+    tree.thought("3 + 5 = 8\nAnswer: 8", 0.9)
+    tree.thought("So the answer is 9.", 0.4)
+    tree.thought("3 + 5 = 8, to be checked", 0.5)  # mentions the right number and states no answer
+    tree.thought("#### 8", by="root")  # nobody judged it
+    return tree.run("8")
+
+
+def test_a_stated_answer_of_a_graded_text_task_is_a_label():
+    found = judge_evaluator(word_problem(answer=8, grade="number"))
+    assert found.thoughts["solvable"].tolist() == [True, False, pd.NA]
+    assert found.thoughts["known_by"].tolist()[:2] == ["grade", "grade"]
+    assert found.measures["auc"] == 1.0
+    assert "2 of 3 with a score (grade 2), 50% of them solvable" in repr(found)
+    assert found.why_unlabelled == ""
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (word_problem(answer=8), "answers are not graded. Pass answer= and grade="),
+        (word_problem(), "answers are not graded. Pass answer= and grade="),
+        (Tree(None).run("8"), "no evaluator judged a thought"),
+    ],
+)
+def test_without_a_label_the_table_says_why(made, why):
+    assert why in repr(judge_evaluator(made))
+
+
+def test_unfinished_thoughts_alone_have_no_label():
+    tree = Tree(tl.general(APPLES, answer=8, grade="number"))
+    tree.thought("3 + 5 = 8, to be checked", 0.5)
+    assert "0 of 1 with a score: no judged thought states an answer" in repr(judge_evaluator(tree.run("9")))
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 import re
 import sqlite3
+from dataclasses import dataclass
 
+import numpy
 import pytest
 from support import TASK, Scripted, run, wait
 
@@ -224,6 +226,84 @@ def test_attributes_that_are_almost_right():
         with pytest.raises(AttributeError, match=re.escape(f"no attribute {name!r}; {meant}")):
             getattr(owner, name)
     assert not hasattr(run, "_repr_json_")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "meant"),
+    [
+        (tl.TreeOfThoughts(), "width", r"did you mean 'search\.width', as in search=BeamSearch\(width=…\)\?"),
+        (tl.BeamSearch(), "widht", "BeamSearch has no setting 'widht'; did you mean 'width'?"),
+        (TASK, "answer", "did you mean 'reference'?"),
+        (TASK, "prompt", "did you mean 'question'?"),
+        (tl.TreeOfThoughts(), "tool_context", r"did you mean 'tl\.Lab\(tool_context=…\)'\?"),
+    ],
+)
+def test_a_setting_that_is_almost_right(owner, name, meant):
+    assert getattr(owner, name, "another") == "another"
+    with pytest.raises(AttributeError, match=meant) as raised:
+        getattr(owner, name)
+    assert "\n" not in str(raised.value)
+
+
+def test_names_of_other_libraries():
+    made = run(tl.OneAnswer(), TASK, model=Scripted())
+    for name, meant in (("text", "run.answer"), ("to_df", r"run.nodes_df\(\)")):
+        with pytest.raises(AttributeError, match=f"did you mean {meant}?"):
+            getattr(made, name)
+    sweep = wait(tl.Lab(Scripted(), runs=None).sweep(tl.OneAnswer(), TASK))
+    for name, meant in (("to_csv", r"sweep.save\('table.csv'\)"), ("results", r"sweep.df\(\)")):
+        with pytest.raises(AttributeError, match=f"did you mean {meant}"):
+            getattr(sweep, name)
+
+
+def test_a_task_is_no_change_of_a_preset_and_a_run_no_file():
+    with pytest.raises(TypeError, match=r"got Task\(.*A task goes to lab\.run\(strategy, task\)"):
+        tl.presets.game24(TASK)
+    with pytest.raises(TypeError, match=r"must be a file or a folder: got Run\. It is loaded already"):
+        tl.load(run(tl.OneAnswer(), TASK, model=Scripted()))
+
+
+def test_a_part_says_where_state_goes():
+    class Counting(tl.searches.Search):
+        kind = "counting_for_mistakes"
+        width: int = 3
+
+        def run(self, state):
+            self.seen = set()
+            yield tl.Pick([state.root])
+
+    @dataclass(frozen=True)
+    class Frozen:
+        def __call__(self, state):
+            self.seen = set()
+            yield tl.Pick([state.root])
+
+    with pytest.raises(AttributeError, match=r"Counting cannot be changed: got .*'seen'\. Keep what changes"):
+        run(tl.TreeOfThoughts(search=Counting()), TASK, model=Scripted())
+    with pytest.raises(AttributeError, match=r"'width'\. Make a copy: \.with_\(width=…\)"):
+        Counting().width = 4
+    sweep = wait(tl.Lab(Scripted(), runs=None).sweep(tl.TreeOfThoughts(search=Frozen()), TASK))
+    assert "cannot assign to field 'seen'. Keep what changes" in sweep.df().error[0]
+
+
+def test_an_entry_point_in_an_unknown_group_is_named(tmp_path, monkeypatch):
+    about = tmp_path / "acme_wrong-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-wrong\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[tot_lab.search]\nacme_wrong = acme_wrong:Search\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"acme-wrong 1\.0 offers it in 'tot_lab\.search'\. Known groups"):
+        tl.TreeOfThoughts(search="acme_wrong")
+
+
+def test_integers_of_numpy_are_integers():
+    lab = tl.Lab(Scripted(), runs=None)
+    sweep = wait(lab.sweep(tl.OneAnswer(), TASK, numpy.int64(2), at_once=numpy.int64(1)))
+    assert len(sweep.rows) == 2
+    again = wait(lab.run(tl.OneAnswer(), TASK, repeat=numpy.int64(1)))
+    assert type(again.header.repeat) is int
+    with pytest.raises(ValueError, match="at_once must be at least 1"):
+        wait(lab.sweep(tl.OneAnswer(), TASK, at_once=1.5))
 
 
 def test_an_attribute_error_inside_a_property_is_not_hidden():

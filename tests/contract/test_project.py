@@ -253,6 +253,13 @@ def test_import_is_light():
         "tqdm",
         "ipywidgets",
         "anywidget",
+        # and what takes half of the time until the first name is used
+        "pydantic",
+        "msgspec",
+        "asyncio",
+        "importlib.metadata",
+        "ssl",
+        "json",
     )
     code = f"import sys, tot_lab; print([m for m in {heavy} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

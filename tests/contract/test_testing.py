@@ -608,6 +608,30 @@ class Grabbing(Taking):
         return f"grab {move}"
 
 
+class Lenient(Taking):
+    kind = "tests/lenient"
+
+    def grade(self, task, answer):
+        return 1.0 if "take" in answer else 0.0
+
+
+def test_a_grade_that_accepts_unfinished_moves_is_found():
+    task = tl.Task(domain=Lenient(), question="Numbers 3 5 7, target 12")
+    with pytest.raises(AssertionError, match=r"grade gives 'take 5' 1\.0, although these moves"):
+        check_domain(task, ["take 5", "take 7"])
+
+
+def test_a_method_with_nearly_the_name_of_a_puzzle_is_named():
+    class Misspelt(Taking):
+        kind = "tests/misspelt_puzzle"
+
+        def write_anwser(self, puzzle, position):
+            return "none"
+
+    with pytest.warns(UserWarning, match=r"Misspelt\.write_anwser\. Did you mean write_answer\?"):
+        check_domain(tl.Task(domain=Misspelt(), question="Numbers 3 5 7, target 12"), ["take 5", "take 7"])
+
+
 def test_a_puzzle_that_would_be_checked_on_nothing_is_refused():
     task = tl.Task(domain=Taking(), question="Numbers 3 5 7, target 12")
     check_domain(task, ["take 5", "take 7"])

@@ -395,7 +395,7 @@ def test_an_estimate_says_what_is_left_and_invents_no_price(tmp_path):
     assert half.flops == (None,) * 4
     done = wait(lab.estimate_sweep(GRID, TASKS[:1]))
     assert done[:3] == (4, 4, 0)
-    assert {*done[4:]} == {(0.0, 0.0, 0.0, 0.0)}
+    assert {*done[5:]} == {(0.0, 0.0, 0.0, 0.0)}
     fresh = tl.Lab(scripted(), runs=None, cache=tmp_path / "fresh")
     capped = wait(fresh.estimate_sweep(GRID, TASKS, budget=tl.Budget(calls=2)))
     assert (capped.calls.bound, capped.cost.bound) == (16, 16)
@@ -410,6 +410,7 @@ def test_an_estimate_stops_at_no_damage_and_no_bug(tmp_path):
     assert (spoilt_only[:2], spoilt_only.calls.bound) == ((2, 2), 0)
     endless = wait(lab.estimate_sweep(Uncountable(), TASKS))
     assert (endless[:2], endless.calls.bound) == ((2, 0), None)
+    assert "no bound on the calls of Uncountable: without a limit" in str(endless)
     assert wait(lab.estimate_sweep(Uncountable(), TASKS, budget=tl.Budget(calls=3))).calls.bound == 6
 
 
@@ -498,6 +499,32 @@ def test_what_was_found_is_counted_while_others_go_on(tmp_path):
 
 
 @pytest.mark.slow
+def test_runs_from_before_are_read_before_any_new_one_is_made(tmp_path):
+    """Otherwise an interruption soon after would count too few of them."""
+    swept(tl.Lab(Scripted(), runs=tmp_path), tl.OneAnswer(), TASKS)
+    found = []
+    model = Scripted(lambda call: found.append(lab.last_sweep.found) or answer_to(call))
+    lab = tl.Lab(model, runs=tmp_path)
+    sweep = swept(lab, {"costly": tl.SelfConsistency(attempts=3), "known": tl.OneAnswer()}, TASKS, at_once=1)
+    assert found[0] == len(TASKS)  # although the setting with the most calls goes first
+    assert f"{len(TASKS)} of them found on the disk" in repr(sweep)
+    assert f"and {len(TASKS)} new" in repr(sweep)
+
+
+def test_the_printed_rates_have_their_intervals():
+    sweep = swept(tl.Lab(Scripted(), runs=None), tl.OneAnswer(), TASKS)
+    (rate,) = tl.stats.success_rates(sweep).itertuples()
+    assert f"{rate.rate:.1%}   {rate.low:.1%} – {rate.high:.1%}" in repr(sweep)
+    assert f"<td>{rate.low:.1%} – {rate.high:.1%}</td>" in sweep._repr_html_()
+
+
+def test_averages_over_runs_that_a_budget_ended_say_so():
+    options = {"budget": tl.Budget(calls=2)}
+    sweep = swept(tl.Lab(Scripted(), runs=None), [tl.SelfConsistency(attempts=5)], TASKS, **options)
+    assert f"a budget (calls) ended {len(TASKS)} of {len(TASKS)} runs" in repr(sweep)
+    assert "a budget" not in repr(swept(tl.Lab(Scripted(), runs=None), tl.OneAnswer(), TASKS, **options))
+
+
 def test_another_model_budget_or_role_is_another_run(tmp_path):
     ids = set()
     for model, options, budget in [

@@ -389,6 +389,16 @@ def test_a_column_that_only_has_the_name_of_a_state_is_not_used():
     assert {node.state for node in found.tree} == {"kept"}
 
 
+def test_runs_of_one_question_have_names_that_tell_them_apart():
+    def rows(*runs):
+        return [{"run": run, "id": "q", "parent": None, "text": question} for run, question in runs]
+
+    same = rows(("a", "What is 2 + 2?"), ("b", "What is 2 + 2?"), ("c", "What is 3 + 3?"))
+    assert [run.name for run in tl.read_nodes(same)] == ["nodes a", "nodes b", "nodes"]
+    named = [{**row, "strategy": "mine"} for row in same]
+    assert [run.name for run in tl.read_nodes(named)] == ["mine"] * 3
+
+
 def test_a_table_of_many_runs_is_a_list(file):
     task, other = (
         tl.general(ROWS[0]["text"], answer=10, grade="number"),

@@ -14,7 +14,7 @@ import tot_lab as tl
 from tot_lab.core.registry import built_in
 from tot_lab.views.figures import figures_of
 from tot_lab.views.figures.calibration import calibration_info, plot_calibration
-from tot_lab.views.figures.frontier import frontier_info, name_sides, plot_pareto
+from tot_lab.views.figures.frontier import frontier_info, plot_pareto
 from tot_lab.views.figures.heatmap import heatmap_info, plot_heatmap
 from tot_lab.views.figures.importance import importance_info, plot_importance
 from tot_lab.views.figures.points import MAX_RUN_IDS, named_axis, points, tick_labels
@@ -238,7 +238,8 @@ def test_points_lead_to_their_runs():
         "b=5 sample/task 0/0, b=5 sample/task 1/0, b=5 sample/task 2/0 and 7 more"
         in (figure.data[0].hovertext[1])
     )
-    assert plot_pareto(CROSSED).data[1].customdata[0][0] == "b=5 sample/task 0/0"
+    worse = next(data for data in plot_pareto(CROSSED).data if data.name == "b=5 sample")
+    assert worse.customdata[0][0] == "b=5 sample/task 0/0"
     assert (
         plot_heatmap(CROSSED, "beam_width", "generate").data[-1].customdata[0][1][0] == "b=5 sample/task 0/0"
     )
@@ -290,32 +291,39 @@ def test_costs_far_apart_get_a_logarithmic_axis():
     assert plot_pareto(far).layout.xaxis.type == "log"
 
 
-@pytest.mark.slow
-def test_only_the_frontier_bears_names_and_none_leaves_the_picture():
-    figure = plot_pareto(CROSSED)
-    worse, front = (figure.data[k] for k in (1, 2))
-    assert (worse.mode, worse.text) == ("markers", None)
-    assert front.mode == "markers+text"
-    assert list(front.text) == ["IO", "b=1 sample", "b=1 propose", "b=5 propose"]
-    name = "a setting with a long name {}"
-    frame = grid([(name.format(k), k, "sample", 1 + 30 * k, 1 + 3 * k) for k in range(4)])
-    sides = plot_pareto(frame).data[1].textposition
-    assert sides[0].endswith("right")
-    assert sides[-1].endswith("left")
+def looks_of(figure):
+    """The symbol and colour of each name in the legend."""
+    named = [data for data in figure.data if data.showlegend is not False]
+    return {data.name: (data.marker.symbol, data.marker.color) for data in named}
 
 
 @pytest.mark.slow
-def test_names_that_would_cover_each_other_are_not_drawn():
-    frame = grid([(f"a rather long name {k}", k, "sample", 500 + k, k + 1) for k in range(10)], tasks=100)
-    info = frontier_info(frame)
-    front = [k for k, on in enumerate(info.on_frontier) if on]
-    sides = name_sides(info, {k: info.names[k] for k in front}, wide=False, span=(0, 1000))
-    assert len(front) == 10
-    assert 1 <= len(sides) < 10
-    assert front[-1] in sides  # the best one is named first
+def test_the_legend_names_every_setting_and_fills_those_of_the_frontier():
+    looks = looks_of(plot_pareto(CROSSED))
+    assert set(looks) == set(CROSSED["setting"])
+    assert {name for name, (symbol, _) in looks.items() if symbol.endswith("-open")} == {"b=5 sample"}
+    assert len({(symbol.removesuffix("-open"), colour) for symbol, colour in looks.values()}) == len(looks)
+
+
+@pytest.mark.slow
+def test_more_settings_than_colours_and_symbols_share_a_marker():
+    frame = grid([(f"s{k}", k, "sample", 30 - k, 5) for k in range(29)] + [("cheap", 1, "sample", 1, 9)])
     figure = plot_pareto(frame)
-    assert list(figure.data[1].text).count("") >= 1
-    assert len(figure.data[1].hovertext) == 10
+    looks = looks_of(figure)
+    assert len(looks) == len(set(looks.values())) == 22
+    assert "cheap" in looks  # the frontier is named first
+    others = next(data for data in figure.data if data.name == "other settings")
+    assert len(others.x) == len(others.hovertext) == 9
+    assert "9 settings without a name of their own" in figure.layout.title.subtitle.text
+
+
+@pytest.mark.slow
+def test_all_names_are_in_a_file_as_wide_as_a_column(tmp_path):
+    name = "a setting with a long name, width={}"
+    frame = grid([(name.format(k), k, "sample", 1 + 30 * k, 1 + k % 7) for k in range(12)])
+    text = tl.figures.save(plot_pareto(frame), tmp_path / "a.svg", width=3.5).read_text()
+    assert all(name.format(k) in text for k in range(12))
+    assert 'class="scrollbar" rx="20" ry="3" width="0"' in text  # the legend is shown in full
 
 
 # The heatmap.

@@ -1,7 +1,7 @@
 """The component of a search that caused the failure of a run.
 
-A thought is labelled as solvable or not by the domain (`Domain.solvable`), by the grade of the answer of a
-complete path, or by a person's mark.
+A thought is labelled as solvable or not by the domain (`Domain.solvable`), by the grade of the answer that a
+finished path states, or by a person's mark.
 
 Blame is determined by the deepest thoughts that could still lead to a correct answer and were not pruned (in
 a beam search, those of the last level with such a thought), and by the last decision about them. A run that a
@@ -67,22 +67,14 @@ class Labels(Known):
     @cached_property
     def labels(self) -> dict[str, tuple[bool, str]]:
         """Whether a correct answer can be reached from each thought, and the source of that label."""
-        known = {node.id: (can, "domain") for node in self.run.tree if (can := self._can(node)) is not None}
+        graded = {id: (grade == 1.0, "grade") for id, grade in self.finished.items()}
+        known = {id: (can, "domain") for id, can in self.solvable.items()}
         marked = {
             id: (mark.verdict == "right", "mark")
             for id, mark in self.run.marks.items()
             if mark.verdict is not None
         }
-        return marked | known
-
-    def _can(self, node: Node) -> bool | None:
-        """Return the verdict of the domain, or the grade of the answer of a complete path."""
-        task, path = self.task, self.run.steps(node.id)
-        if task is None or node.id in self.solvable or not path or not task.domain.complete(task, path):
-            return self.solvable.get(node.id)
-        held = task.domain.answer(task, path)
-        grade = None if held is None else self.run.grades([held])[0]
-        return None if grade is None else grade == 1.0
+        return marked | graded | known
 
     def good(self, id: str) -> bool:
         return self.labels.get(id, (False, ""))[0]

@@ -24,6 +24,7 @@ from tot_lab.analysis.tables import placed
 from tot_lab.analysis.why import blame_and_reason
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import html_text
+from tot_lab.core.parts import needs_functions
 from tot_lab.core.tree import Node
 from tot_lab.record.losses import ByRole, columns_of, losses_of
 from tot_lab.record.run import model_note
@@ -52,8 +53,8 @@ class EvaluatorDiagnosis:
     Attributes:
         thoughts: One row per judged thought: run_id, setting, task; node (id); depth (steps); by (the
             evaluator); score (0–1, NA if unreadable); solvable (boolean label, NA if unknown); known_by
-            (domain or mark); state (the last decision); samples, unreadable_samples (samples of its
-            evaluation, and those that could not be read).
+            (domain, grade of the answer that the thought states, or mark); state (the last decision);
+            samples, unreadable_samples (samples of its evaluation, and those that could not be read).
         siblings: One row per thought with at least two children: node (the parent's id); depth and by (of the
             children); siblings (their number); distinct_texts; with_state (those whose state the domain
             knows) and distinct_states among them; pairs (of siblings with scores) and equal_pairs (with the
@@ -61,12 +62,14 @@ class EvaluatorDiagnosis:
         runs: One row per run: correct; failed (boolean, NA if unknown); blame (NA without one), depth (where)
             and nodes (ids that show it); and the lost calls by role, in the columns of `sweep.df()`.
         model_note: What the models of the runs are; see `Run.model_note`.
+        why_unlabelled: Why no thought has a label, and what would give some one. "" if some have.
     """
 
     thoughts: pandas.DataFrame
     siblings: pandas.DataFrame
     runs: pandas.DataFrame
     model_note: str
+    why_unlabelled: str = ""
 
     @cached_property
     def measures(self) -> pandas.Series[float]:
@@ -191,14 +194,15 @@ class EvaluatorDiagnosis:
         ends = self.intervals
         shown = {name: with_interval(m[name], *ends.loc[name]) for name in ends.index}
         evaluators = Counter(self.thoughts["by"])
-        unlabelled = int(m["read"] - m["labelled"])
+        sources = Counter(_known(self.thoughts)["known_by"])
         return [
             ("runs", f"{len(self.runs):,}" + (f", {self.model_note}" if self.model_note else "")),
             ("thoughts judged", f"{int(m['thoughts']):,}" + _tally(evaluators)),
             (
                 "labelled",
-                f"{int(m['labelled']):,}, {_percent(m['solvable'])} of them solvable"
-                + (f"; {unlabelled:,} that nobody can label are left out" if unlabelled else ""),
+                f"{int(m['labelled']):,} of {int(m['read']):,} with a score"
+                + (f": {self.why_unlabelled}" if self.why_unlabelled else "")
+                + (f"{_tally(sources)}, {_percent(m['solvable'])} of them solvable" if sources else ""),
             ),
             ("AUC", f"{shown['auc']}; chance 0.50"),
             ("within run, depth", shown["auc_within"]),
@@ -246,8 +250,10 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     """Measure the quality of the evaluator of some runs, and find the component to blame for each failure.
 
     The measures are calibration, AUC, rank correlation, unreadable and collapsed scores, and diversity of
-    siblings. Scores from votes are shares of votes, and repeated states count each time: read the measures
-    `by` evaluator and depth.
+    siblings. A thought has a label if the domain knows whether it can lead to a right answer (puzzles), if it
+    states an answer that is graded (tasks with `answer=` and `grade=`), or if a person marked it. Scores from
+    votes are shares of votes, and repeated states count each time: read the measures `by` evaluator and
+    depth.
 
     A failed run has one blame, the first that applies:
 
@@ -275,6 +281,7 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     rows: list[dict[str, Any]] = []
     losses: list[ByRole | None] = []
     notes: list[str] = []
+    why = ""
     for place in placed(runs, "judge_evaluator"):
         if (run := place.run) is None:
             continue  # the run could not start
@@ -285,6 +292,8 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
         thoughts += [{**head, **row} for row in facts.judged_thoughts()]
         siblings += [{**head, **row} for row in facts.siblings()]
         rows.append({**head, **facts.row()})
+        if thoughts and not why:
+            why = facts.why_unlabelled()
     settings = pd.CategoricalDtype(list(dict.fromkeys(row["setting"] for row in rows)))
     tasks = pd.CategoricalDtype(list(dict.fromkeys(row["task"] for row in rows)))
 
@@ -298,7 +307,16 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
         frame(siblings, _SIBLINGS),
         frame(rows, {**_RUNS, "blame": pd.CategoricalDtype(list(BLAMES))}).assign(**lost),
         model_note(notes),
+        _unlabelled(thoughts, why),
     )
+
+
+def _unlabelled(thoughts: list[dict[str, Any]], why: str) -> str:
+    """Return why no thought has a score and a label: `why` if that is about labels. "" if some have."""
+    scored = [row["solvable"] for row in thoughts if row["score"] is not None]
+    if not scored:
+        return "no score could be read." if thoughts else "no evaluator judged a thought."
+    return why if all(solvable is None for solvable in scored) else ""
 
 
 _THOUGHTS = {
@@ -338,6 +356,23 @@ class _Facts(Labels):
                     **{"solvable": solvable, "known_by": known_by, "state": node.state},
                     **{"samples": len(node.samples), "unreadable_samples": node.samples.count(None)},
                 }
+
+    def why_unlabelled(self) -> str:
+        """Why no judged thought has a label, for a run of which that is so."""
+        run, task = self.run, self.run.task
+        by_hand = "or mark thoughts: run.mark(id, 'right')."
+        if task is None:
+            return f"the run has no task. Pass task= to the importer, {by_hand}"
+        if missing := needs_functions(task.domain):
+            return f"a file does not contain {', '.join(missing)}. Pass the result of lab.sweep, {by_hand}"
+        if run.ungraded:
+            return f"answers are not graded: {run.ungraded}"
+        if run.grade is None and run.answer:
+            return f"answers are not graded. Pass answer= and grade= to tl.tasks, {by_hand}"
+        return (
+            "no judged thought states an answer in its last line (`Answer: 24`), and the domain cannot tell "
+            f"what an unfinished path leads to. Search deeper, {by_hand}"
+        )
 
     def siblings(self) -> Iterator[dict[str, Any]]:
         families: dict[str, list[Node]] = defaultdict(list)

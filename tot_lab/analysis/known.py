@@ -8,12 +8,13 @@ questions.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import TypeVar
 
 from tot_lab.core.parts import needs_functions
-from tot_lab.core.task import Domain, Task
+from tot_lab.core.records import Decided
+from tot_lab.core.task import Domain, Path, Task
 from tot_lab.core.tree import Node
 from tot_lab.record.run import Run
 
@@ -55,16 +56,36 @@ class Known:
         kept: list[str] | None = run.__dict__.get("_right_leaves")
         if kept is not None:
             return kept
-        held = {
-            leaf.id: answer
-            for leaf in run.tree.leaves()
-            if (answer := task.domain.answer(task, run.steps(leaf.id))) is not None
-        }
-        grades = run.grades(list(held.values()))
-        right = [id for id, grade in zip(held, grades, strict=True) if grade == 1.0]
+        held = {leaf.id: task.domain.answer(task, run.steps(leaf.id)) for leaf in run.tree.leaves()}
+        right = [id for id, grade in self._graded(held).items() if grade == 1.0]
         if run.stop_reason is not None:
             run.__dict__["_right_leaves"] = right
         return right
+
+    @cached_property
+    def finished(self) -> dict[str, float]:
+        """The grades of the answers of finished paths, by the thoughts that end them. Kept on the run."""
+        run, task = self.run, self.task
+        if task is None:
+            return {}
+        kept: dict[str, float] | None = run.__dict__.get("_finished")
+        if kept is not None:
+            return kept
+        decided = {e.id for e in run.events if isinstance(e, Decided) and e.what in ("complete", "answer")}
+        if run.best is not None and run.answer_state in ("unfinished", "cut"):
+            decided.discard(run.best.id)
+        paths = ((node.id, run.steps(node.id)) for node in self.thoughts)
+        graded = self._graded({id: _answer(task, path, id in decided) for id, path in paths})
+        if run.stop_reason is not None:
+            run.__dict__["_finished"] = graded
+        return graded
+
+    def _graded(self, held: Mapping[str, str | None]) -> dict[str, float]:
+        """Grade answers, equal ones once. Those without a grade are left out."""
+        texts = list(dict.fromkeys(text for text in held.values() if text is not None))
+        grades = dict(zip(texts, self.run.grades(texts), strict=True))
+        found = ((id, grades[text]) for id, text in held.items() if text is not None)
+        return {id: grade for id, grade in found if grade is not None}
 
     @cached_property
     def solvable(self) -> dict[str, bool]:
@@ -101,6 +122,16 @@ class Known:
         except Exception as error:
             error.add_note(f"asked about thought {node.id} of run {self.run.id}: a domain is given any text")
             raise
+
+
+def _answer(task: Task, path: Path, decided: bool) -> str | None:
+    """Return the answer that a finished path holds. `decided` says that the search took it for finished."""
+    domain = task.domain
+    if not path:
+        return None
+    if not decided and not (domain.states_answer if domain.is_text else domain.complete)(task, path):
+        return None
+    return domain.answer(task, path)
 
 
 def judged(node: Node) -> bool:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tot_lab.analysis.statistics import compare_all, success_rates
+from tot_lab.analysis.statistics import compare_all, rates_of
 from tot_lab.analysis.sweep_summary import Summary
 from tot_lab.record.losses import describe, without_losses
 from tot_lab.record.run import money
@@ -77,11 +77,7 @@ def latex_table(lines: Sequence[Summary], frame: pandas.DataFrame, against: str 
 
 def _statistics(names: Sequence[str], frame: pandas.DataFrame, against: str | None) -> list[Column]:
     """Return the columns of the success rate and its interval, in percent, and of the p-value."""
-    rates: dict[Any, tuple[float, float, float]] = {}
-    if len(frame):
-        known = success_rates(frame).dropna(subset="rate")
-        bounds = zip(known["rate"], known["low"], known["high"], strict=True)
-        rates = dict(zip(known["setting"], bounds, strict=True))
+    rates = rates_of(frame)
     cells = [[f"{100 * share:.1f}" for share in rates[name]] if name in rates else None for name in names]
     columns = [
         (r"success (\%)", [cell[0] if cell else NONE for cell in cells]),

@@ -25,7 +25,7 @@ from math import ceil, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tot_lab.analysis.tables import expect_runs_once, failed, solved, table
-from tot_lab.record.losses import ByRole, describe, losses_by, warn_of
+from tot_lab.record.losses import ByRole, describe, losses_by, warn_of, without_losses
 
 if TYPE_CHECKING:
     import numpy
@@ -156,6 +156,16 @@ def success_rates(
     kinds = {key: runs[key].dtype for key in keys}
     return shown.astype(
         {**kinds, **dict.fromkeys(counts, "Int64"), **dict.fromkeys(["rate", "low", "high"], "Float64")}
+    )
+
+
+def rates_of(frame: pandas.DataFrame) -> dict[Any, tuple[float, float, float]]:
+    """Return the success rate of each graded setting of a table with runs, and the ends of its interval."""
+    if frame.empty:
+        return {}
+    known = success_rates(without_losses(frame)).dropna(subset="rate")
+    return dict(
+        zip(known["setting"], zip(known["rate"], known["low"], known["high"], strict=True), strict=True)
     )
 
 

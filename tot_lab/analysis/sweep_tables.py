@@ -12,7 +12,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib.util import find_spec
@@ -23,6 +23,7 @@ from tot_lab._version import __version__
 from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.latex import latex_table
+from tot_lab.analysis.statistics import rates_of
 from tot_lab.analysis.sweep_summary import losses_in, summary
 from tot_lab.analysis.tables import any_of_kept, compute_columns
 from tot_lab.core.calls import html_text
@@ -48,7 +49,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - a column for each setting that differs between the strategies, by its path (`search.width`,
       `search.exploration`; `answer_setting` if the name is one of this list): Int64, Float64, boolean or
       category. NA if a strategy has no such setting or it is `None`
-    - domain: category; task: category, the question, shortened; task_number: Int64, from 0; repeat: Int64
+    - domain: category; task: category, the question, shortened to 60 characters (`sweep.tasks[task]` is the
+      task with its whole `question` and its `id`); task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
     - any_of_kept: boolean, whether any of the answers that the search kept is correct. NA for runs that kept
       only one; no column if all did
@@ -173,14 +175,17 @@ def joined_df(sweep: Sweep, frame: Callable[[Run], pandas.DataFrame]) -> pandas.
 
 # Text and HTML.
 
-_HEADS = ("setting", "runs", "success", "score", "calls", "tokens", "cost", "errors", "lost calls")
+_HEADS = (
+    *("setting", "runs", "success", "95 % interval", "score", "calls", "tokens", "cost", "errors"),
+    "lost calls",
+)
 
 _LOSSES = 3
 """Maximum number of losses in a line of the table."""
 
 
-def _described(sweep: Sweep) -> list[tuple[str, ...]]:
-    """Return the summary as text."""
+def _described(sweep: Sweep, rates: Mapping[str, tuple[float, float, float]]) -> list[tuple[str, ...]]:
+    """Return the summary as text, with the success rates and intervals that are known."""
 
     def shown(amount: float | None, form: str) -> str:
         return "–" if amount is None else format(amount, form)
@@ -189,7 +194,8 @@ def _described(sweep: Sweep) -> list[tuple[str, ...]]:
         (
             line.setting,
             line.counted_runs,
-            shown(line.success, ".1%"),
+            shown(rates[line.setting][0] if line.setting in rates else line.success, ".1%"),
+            "{1:.1%} – {2:.1%}".format(*rates[line.setting]) if line.setting in rates else "–",
             shown(line.score, ".3f"),
             shown(line.calls, ",.1f"),
             shown(line.tokens, ",.0f"),
@@ -202,10 +208,16 @@ def _described(sweep: Sweep) -> list[tuple[str, ...]]:
 
 
 def warned(sweep: Sweep) -> str:
-    """Return the warnings below the table, about failed and ungraded runs, lost calls and unequal checks, one
-    per line.
+    """Return the warnings below the table, about failed and ungraded runs, budgets, lost calls and unequal
+    checks, one per line.
     """
-    warnings = [_failures(sweep), _ungraded(sweep), warning_of(losses_in(sweep)), _unequal_checks(sweep)]
+    warnings = [
+        _failures(sweep),
+        _ungraded(sweep),
+        _cut_short(sweep),
+        warning_of(losses_in(sweep)),
+        _unequal_checks(sweep),
+    ]
     return "\n".join(f"! {text}" for text in warnings if text)
 
 
@@ -219,6 +231,16 @@ def _failures(sweep: Sweep) -> str:
     whose = "" if len(errors) == 1 else f", {'all' if shared == len(errors) else f'{shared:,} of them'} with"
     runs = f"{len(errors):,} of {len(sweep.rows):,} runs failed, without a grade"
     return f"{runs}{whose}: {_one_line(errors[0])}"
+
+
+def _cut_short(sweep: Sweep) -> str:
+    """Return how many runs a budget ended, and that the averages contain them."""
+    stops = [row.stop for row in sweep.rows.values() if row.stop and row.stop.startswith("budget:")]
+    if not stops:
+        return ""
+    budgets = ", ".join(sorted({stop.removeprefix("budget:") for stop in stops}))
+    runs = f"a budget ({budgets}) ended {len(stops):,} of {len(sweep.rows):,} runs"
+    return f"{runs}: the averages contain what they did until then"
 
 
 def _unequal_checks(sweep: Sweep) -> str:
@@ -266,7 +288,10 @@ def headline(sweep: Sweep) -> str:
     if (graded := _graded(sweep)) < len(sweep.rows):
         parts.append(f"{graded:,} of {len(sweep.rows):,} graded")
     if sweep.found:
-        parts.append(f"{sweep.found:,} of them found on the disk, with the calls that they made then")
+        new = len(sweep.rows) - sweep.found
+        parts.append(
+            f"{sweep.found:,} of them found on the disk, with the calls that they made then, and {new:,} new"
+        )
     if note := _model_note(sweep):
         parts.append(f"a {note} took part")
     counts = sweep.counts
@@ -279,19 +304,20 @@ def headline(sweep: Sweep) -> str:
 
 def text(sweep: Sweep) -> str:
     """Return the sweep as plain text."""
-    table = text_table([_HEADS, *_described(sweep)])
+    table = text_table([_HEADS, *_described(sweep, rates_of(df(sweep)))])
     return "\n".join([headline(sweep), *table, *filter(None, [warned(sweep)])])
 
 
 def html(sweep: Sweep, under_way: str = "") -> str:
-    """Return the sweep as an HTML table."""
+    """Return the sweep as an HTML table. One that is `under_way` has no intervals yet."""
+    rates = {} if under_way else rates_of(df(sweep))
     head = "".join(f"<th>{word}</th>" for word in (*_HEADS, ""))
     rows = "".join(
         f'<tr><th style="text-align:left">{html_text(label)}</th>'
         + "".join(f"<td>{escape(word)}</td>" for word in words)
         + ("<td></td>" if line.success is None else f'<td><meter value="{line.success:.3f}"></meter></td>')
         + "</tr>"
-        for line, (label, *words) in zip(summary(sweep), _described(sweep), strict=True)
+        for line, (label, *words) in zip(summary(sweep), _described(sweep, rates), strict=True)
     )
     progress = f"<pre>{html_text(under_way)}</pre>" if under_way else ""
     below = f"<p><b>{html_text(lost)}</b></p>" if (lost := warned(sweep)) else ""

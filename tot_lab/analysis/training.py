@@ -17,7 +17,7 @@ References:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,8 +25,6 @@ from tot_lab.analysis.frames import rows_frame
 from tot_lab.analysis.known import Known
 from tot_lab.analysis.tables import placed
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.records import Decided
-from tot_lab.core.task import Task
 from tot_lab.core.tree import Node
 from tot_lab.record.run import Run
 
@@ -110,18 +108,11 @@ class Labelled:
             for node in ends
             if node.id in marks
         }
-        task = Known(run).task
-        if task is None:
-            return marked
-        decided = {e.id for e in run.events if isinstance(e, Decided) and e.what in ("complete", "answer")}
-        if run.best is not None and run.answer_state in ("unfinished", "cut"):
-            decided.discard(run.best.id)
-        held = {node.id: _answer(task, run.steps(node.id), node.id in decided) for node in ends}
-        texts = list(dict.fromkeys(text for text in held.values() if text is not None))
-        grades = dict(zip(texts, run.grades(texts), strict=True))
-        known = {id: grades[text] for id, text in held.items() if text is not None}
+        grades = Known(run).finished
         graded = {
-            id: Label(grade, grade == 1.0, "leaves") for id, grade in known.items() if grade is not None
+            node.id: Label(grade, grade == 1.0, "leaves")
+            for node in ends
+            if (grade := grades.get(node.id)) is not None
         }
         return graded | marked
 
@@ -149,16 +140,6 @@ class Labelled:
 
 
 _UNSOUND = ("duplicate", "failed")
-
-
-def _answer(task: Task, path: Sequence[str], decided: bool) -> str | None:
-    """Return the answer that a finished path holds. `decided` says that the search took it for finished."""
-    domain = task.domain
-    if not path:
-        return None
-    if not decided and not (domain.states_answer if domain.is_text else domain.complete)(task, path):
-        return None
-    return domain.answer(task, path)
 
 
 def stepwise(runs: Any) -> pandas.DataFrame:

@@ -51,10 +51,12 @@ def no_name(owner: str, name: str, known: Iterable[str]) -> AttributeError:
 class NamesNearest:
     """An object whose attribute errors name the nearest attribute.
 
-    `_inside` maps attributes to the types whose names are known too, as in `run.usage.cost`.
+    `_inside` maps attributes to the types whose names are known too, as in `run.usage.cost`, and `_meant` the
+    names of other libraries to the attributes.
     """
 
     _inside: ClassVar[Mapping[str, type]] = {}
+    _meant: ClassVar[Mapping[str, str]] = {}
 
     if not TYPE_CHECKING:  # which would accept any attribute
 
@@ -65,8 +67,9 @@ class NamesNearest:
             places = {each: f"{owner}.{each}" for owner, kind in self._inside.items() for each in dir(kind)}
             known = {each: place for each, place in places.items() if not each.startswith("_")}
             known |= {each: each for each in dir(self) if not each.startswith("_")}
-            near = None if name.startswith("_") else nearest(name, known)
-            hint = f"did you mean {what}.{known[near]}?" if near else f"dir({what}) lists its attributes."
+            near = None if name.startswith("_") or name in self._meant else nearest(name, known)
+            meant = self._meant.get(name) or (near and known[near])
+            hint = f"did you mean {what}.{meant}?" if meant else f"dir({what}) lists its attributes."
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}; {hint}")
 
 

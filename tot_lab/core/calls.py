@@ -8,6 +8,7 @@ never the run.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import FrozenInstanceError
 from html import escape
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -322,12 +323,17 @@ def _shown(value: object) -> str:
     return readable(text if len(text) <= 40 else f"{text[:39]}…")
 
 
+STATE = "Keep what changes during a run in local variables: settings are shared by all runs."
+
+
 def format_error(error: BaseException) -> str:
     """Format `error` as `TYPE: message` without secrets. A failing `__str__` gives no message."""
     try:
         message = str(error)
     except Exception:
         message = ""
+    if isinstance(error, FrozenInstanceError):
+        message += f". {STATE}"
     return scrubbed(readable(f"{type(error).__name__}: {message}"))
 
 

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
 
+from tot_lab.core.calls import STATE
 from tot_lab.core.parameters import ShownDocstring, ShownSignature, type_text
-from tot_lab.core.registry import BUILT_IN, find, import_parts, offered
+from tot_lab.core.registry import BUILT_IN, find, import_parts, misplaced, offered
 
 P = TypeVar("P", bound="Part")
 
@@ -95,6 +96,23 @@ class PydanticModel(BaseModel):
             cls.__doc__ = ShownDocstring(vars(cls).get("__doc__") or "")
             vars(cls)["__doc__"].owner = cls
             cls.__signature__ = ShownSignature()
+
+        def __setattr__(self, name, value):
+            try:
+                super().__setattr__(name, value)
+            except ValidationError:
+                change = "with_({}=…)" if isinstance(self, Part) else "model_copy(update={{{!r}: …}})"
+                how = f"Make a copy: .{change.format(name)}." if name in type(self).model_fields else STATE
+                what = type(self).__name__
+                raise AttributeError(f"{what} cannot be changed: got a value for {name!r}. {how}") from None
+
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if name.startswith("_") or hasattr(type(self), name) or name in type(self).model_fields:
+                    raise  # of a property, or of a part that is not complete
+            raise AttributeError(f"{_unknown_field(self, name)}.")
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
         """Show only the settings that differ from their defaults."""
@@ -229,8 +247,14 @@ class Part(PydanticModel):
             changes: Settings by name.
 
         Raises:
+            TypeError: If `paths` is not a mapping.
             ValueError: For an unknown setting or an invalid value.
         """
+        if paths is not None and not isinstance(paths, Mapping):
+            raise TypeError(
+                f'settings must be a dict such as {{"search.width": 5}}: got {paths!r}. A task goes to '
+                "lab.run(strategy, task)."
+            )
         given = self.by_path({**(paths or {}), **changes})
         inside = _by_head(given)
         for name in (*given, *inside):
@@ -326,7 +350,8 @@ def known_names(name: Any, known: Iterable[str]) -> str:
     """Text for the error about an unknown name: the closest match, and all known names."""
     known = list(known)
     near = get_close_matches(str(name), known, n=1)
-    return (f"did you mean {near[0]!r}? Known are " if near else "known are ") + (", ".join(known) or "none")
+    head = f"did you mean {near[0]!r}? Known are " if near else "known are "
+    return f"{misplaced(str(name))}{head}{', '.join(known) or 'none'}"
 
 
 def _home(part: type[Part]) -> str:
@@ -347,8 +372,20 @@ def _unknown_field(part: BaseModel | type[BaseModel], name: str) -> str:
     kind = part if isinstance(part, type) else type(part)
     paths = _setting_paths(part)
     near = [word for word in name.split("_") if word in paths] or get_close_matches(name, paths, n=1)
-    hint = f"did you mean {' or '.join(map(repr, paths[near[0]]))}? It has " if near else "it has "
+    meant = " or ".join(_as_passed(part, path) for path in paths[near[0]]) if near else ""
+    hint = f"did you mean {meant}? It has " if near else "it has "
     return f"{kind.__name__} has no setting {name!r}; {hint}{', '.join(kind.model_fields) or 'none'}"
+
+
+def _as_passed(part: BaseModel | type[BaseModel], path: str) -> str:
+    """The path of a setting, and how it is passed if it is one of a part of `part`."""
+    head, _, name = path.partition(".")
+    kind = part if isinstance(part, type) else type(part)
+    if head not in kind.model_fields:
+        return repr(path)
+    inner = getattr(part, head) if isinstance(part, BaseModel) else kind.model_fields[head].get_default()
+    is_inside = isinstance(inner, Part) and name in type(inner).model_fields
+    return f"{path!r}, as in {head}={type(inner).__name__}({name}=…)" if is_inside else repr(path)
 
 
 def _setting_paths(part: BaseModel | type[BaseModel]) -> dict[str, list[str]]:

@@ -16,11 +16,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.core.attach import imported
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "strategies": {
@@ -288,6 +290,8 @@ def offered(group: str | None = None) -> Mapping[str, tuple[EntryPoint, ...]]:
 
 @lru_cache(maxsize=32)
 def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[EntryPoint, ...]]:
+    from importlib.metadata import entry_points  # noqa: PLC0415  its import takes a while
+
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for each in GROUPS if group is None else (group,):
         for entry in entry_points(group=f"tot_lab.{each}"):
@@ -295,6 +299,17 @@ def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[Ent
             if entry.value not in {other.value for other in others if other.dist == entry.dist}:
                 found[entry.name] = (*others, entry)
     return MappingProxyType(found)
+
+
+def misplaced(name: str) -> str:
+    """The group of an entry point of that name, for an error, if tot_lab has no such group. "" otherwise."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  its import takes a while
+
+    groups = [f"tot_lab.{group}" for group in GROUPS]
+    for entry in entry_points(name=name):
+        if entry.group.startswith("tot_lab.") and entry.group not in groups:
+            return f"{_package(entry)} offers it in {entry.group!r}. Known groups are {', '.join(groups)}; "
+    return ""
 
 
 @lru_cache(maxsize=1)

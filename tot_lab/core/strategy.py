@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message
+from tot_lab.core.methods import StrategyMethods
 from tot_lab.core.model_setting import ModelSetting, model_name
 from tot_lab.core.parts import Part, part_of
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking
 
 
-class Strategy(Part):
+class Strategy(StrategyMethods, Part):
     """A way of reasoning. Its fields are its settings: validated, recorded and sweepable."""
 
     kind: ClassVar[str] = ""

@@ -6,7 +6,7 @@ is the list of thoughts from the first step to a node; the root is not a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -360,6 +360,9 @@ class Task(PydanticModel):
     """One problem."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    setting_aliases: ClassVar[Mapping[str, str]] = {"answer": "reference", "prompt": "question"}
+    """Names by which errors recognise a setting."""
+
     domain: SerializeAsAny[Domain]
     """The family of tasks it belongs to."""
 

@@ -1,8 +1,8 @@
 """Lab, sweeps, settings, sessions and stores: what a notebook uses."""
 
 from tot_lab.core.attach import attach
-from tot_lab.core.strategy import Strategy
+from tot_lab.core.methods import StrategyMethods
 from tot_lab.record.methods import RunMethods
 
 attach(RunMethods, "tot_lab.lab.plan_store", properties=("plans",))
-attach(Strategy, "tot_lab.lab.preview", "preview")
+attach(StrategyMethods, "tot_lab.lab.preview", "preview")

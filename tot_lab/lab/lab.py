@@ -207,7 +207,8 @@ class Lab(NamesNearest):
     ) -> Estimate:
         """Bound what the same `run` would use, without sending or recording anything.
 
-        Tools that only compute are carried out.
+        Tools that only compute are carried out. For an expectation from a few runs, see the `pilot` of
+        `estimate_sweep`.
         """
         strategy, task = self._chosen(strategy, task)
         check_arguments(strategy, task, budget, repeat)

@@ -44,6 +44,7 @@ the model, and an unknown call is an error.
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 _UNKNOWN: Weights = {}
+_DIFFERENCES = 3  # that an error names
 
 
 class CacheMiss(CacheError):
@@ -218,23 +219,19 @@ class Cache:
         return None if best is None else best[1:]
 
     async def explain_miss(self, call: Call, request: Request) -> str:
-        """Return why `call` cannot be answered: how the most similar entry differs from it."""
-        lines = [
-            f"replay: the {call.purpose} call at node {call.node}, sample {call.sample_index}, "
-            f"is not in {self.path}."
-        ]
-        nearest = self.nearest(request)
-        if nearest is None:
-            lines.append("The cache is empty.")
-        else:
+        """Return which call cannot be answered, how the most similar entry differs, and what to do."""
+        missing = f"the {call.purpose} call at node {call.node}, sample {call.sample_index}"
+        why = "The cache is empty."
+        if (nearest := self.nearest(request)) is not None:
             key, entry = nearest
-            lines.append(f"The most similar entry is {key[:12]}…. It differs in:")
-            lines += [f"  {difference}" for difference in differences(request, entry.request)]
+            found = differences(request, entry.request)
             if entry.request.messages != request.messages:
-                lines.append(f"  prompt: {_where(_prompt(request), _prompt(entry.request))}")
+                found.insert(0, f"prompt: {_where(_prompt(request), _prompt(entry.request))}")
+            more = f"; and {len(found) - _DIFFERENCES:,} more" if len(found) > _DIFFERENCES else ""
+            shown = "; ".join(found[:_DIFFERENCES])
+            why = f"The most similar entry, {key[:12]}…, differs in {shown}{more}."
         how = "omit cache= and mode=" if self.path.is_file() else 'pass mode="auto"'
-        lines.append(f"To call the model: {how}.")
-        return "\n".join(lines)
+        return f"replay: {missing}, is not in {self.path}.\n{why}\nTo call the model: {how}."
 
     def __repr__(self) -> str:
         return f"<Cache {self.path}: {sum(map(len, self.stores))} calls>"

@@ -73,6 +73,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     sweeps, the files that end in `.jsonl`, `.json`, `.eval` and `.parquet` are read, the empty ones excepted.
 
     Raises:
+        TypeError: If `path` is no path.
         OSError: If the file cannot be opened, or the folder contains no file that an importer recognises.
         JournalError: If a file is damaged or was written by a newer version; names the file and the line or
             entry. If no importer recognises it, the message lists what each of them expects.
@@ -81,6 +82,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         UserWarning: If a folder contains files with these endings that no importer recognises. They are left
             out.
     """
+    if not isinstance(path, str | os.PathLike):
+        hint = " It is loaded already." if isinstance(path, Run) else ""
+        raise TypeError(f"path must be a file or a folder: got {type(path).__name__}.{hint}")
     if Path(path).is_dir():
         return _load_folder(Path(path))
     tried = []

@@ -11,6 +11,7 @@ import os
 import re
 import warnings
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -100,7 +101,8 @@ def read_nodes(
             `tl.records.Decided`, or true (kept) and false (pruned). `answer` marks the nodes that hold the
             final answers; the best score is first. `None` takes `state`, if it holds such words only.
         run: Column with the id of the run. `None` takes `run_id` or `run`. With such a column the result is a
-            list, in the order in which the runs begin in the table.
+            list, in the order in which the runs begin in the table. Runs of the same question whose rows have
+            no setting or strategy have the id in their names.
         prompt: Column with the prompt that led to the node: a text, or chat messages with `role` and
             `content`.
         reply: Column with the model's reply.
@@ -139,15 +141,17 @@ def read_nodes(
     table.report(file, [prompt, reply, call, *_names(tokens), *_names(time)])
     tasks = {} if isinstance(task, Task | None) else {one.question.strip(): one for one in task}
     runs = []
+    roots = Counter(node.text for node in nodes if node.parent is None)
     for own_id, own_rows in members.items():
         own = [nodes[k] for k in own_rows]
+        is_alone = len(members) == 1 or all(roots[node.text] < 2 for node in own if node.parent is None)
 
         def where(k: int, field: str, own_rows: Sequence[int] = own_rows) -> str:
             return f"{place(own_rows[k])}, field {table.columns.get(field, time)!r}"
 
         made = run_of_nodes(
             own,
-            name=further.names[own_rows[0]] or file,
+            name=further.names[own_rows[0]] or (file if is_alone else f"{file} {own_id}"),
             task=task if isinstance(task, Task | None) else _task_of(own, tasks),
             end=further.end(own_rows, own, answer),
             score_range=score_range or (0.0, 1.0),

@@ -135,7 +135,7 @@ class Runner:
             strategy=strategy.settings(),
             model=self.gateway.settings,
             budget=budget.model_dump(exclude_none=True) if budget else {},
-            repeat=repeat,
+            repeat=int(repeat),
             roles=self.gateway.role_settings,
             tools={name: tool.settings() for name, tool in toolbox.tools.items()},
             effect_policy=toolbox.policy_settings,

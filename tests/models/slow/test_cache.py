@@ -599,6 +599,7 @@ def test_a_miss_in_replay_says_what_is_nearest(tmp_path):
     assert "temperature: 0.7 here, 0.5 there" in said
     assert "max_tokens: 9 here, None there" in said
     assert 'tl.Lab("sim/general")' in said
+    assert len(said.splitlines()) == 3
     assert lab.last.stop_reason == "error"
     with pytest.raises(tl.errors.CacheMiss, match=r"prompt: from character \d+: .*horse.* here, .*spider"):
         wait(lab.run(tl.OneAnswer(temperature=0.5), tl.general("How many legs have three horses?")))

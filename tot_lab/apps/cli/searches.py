@@ -14,9 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tot_lab.analysis.statistics import success_rates
-from tot_lab.analysis.sweep_summary import summary
-from tot_lab.analysis.sweep_tables import warned, write
+from tot_lab.analysis.sweep_tables import write
 from tot_lab.apps.cli.arguments import (
     InvalidArgument,
     add_cache,
@@ -39,8 +37,6 @@ from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.cache import MODES
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
-from tot_lab.record.losses import describe, without_losses
-from tot_lab.record.run import money, text_table
 from tot_lab.runtime.gateway import Gateway
 
 _RUN = """
@@ -268,7 +264,7 @@ def _sweep(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     if sweep.rows:
-        print(table(sweep))
+        print(sweep)
     failed = sum(row.error is not None for row in sweep.rows.values())
     if sweep.in_memory:
         print(f"\n{len(sweep.in_memory):,} runs could not be written; repeat the command to run them again")
@@ -294,34 +290,6 @@ def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
         raise InvalidArgument(f"{requires(str(out), 'pyarrow', 'parquet')}. A .csv requires nothing.")
     if tasks and out.exists() and Path(tasks[0]).exists() and out.samefile(tasks[0]):
         raise InvalidArgument(f"{out} is the file of the tasks. Name another file for the table.")
-
-
-def table(sweep: Sweep) -> str:
-    """Return a table with one line per setting.
-
-    It shows the success rate with Wilson's interval over tasks, the mean calls and cost of a run, and the
-    shares of lost calls.
-    """
-    known = success_rates(without_losses(sweep.df())).dropna(subset="rate")
-    bounds = zip(known["rate"], known["low"], known["high"], strict=True)
-    rates = dict(zip(known["setting"], bounds, strict=True))
-    rows = [("setting", "runs", "success", "95 % interval", "calls", "cost", "errors", "lost calls")]
-    for line in summary(sweep):
-        rate = rates.get(line.setting)
-        rows.append(
-            (
-                line.setting,
-                line.counted_runs,
-                f"{rate[0]:.1%}" if rate else "–",
-                f"{rate[1]:.1%} – {rate[2]:.1%}" if rate else "–",
-                "–" if line.calls is None else f"{line.calls:,.1f}",
-                "–" if not line.runs else money(line.cost),
-                f"{line.errors:,}",
-                describe(line.losses) or "–",
-            )
-        )
-    head = str(sweep).partition("\n")[0]
-    return "\n".join([head, *text_table(rows), *filter(None, [warned(sweep)])])
 
 
 def _name(gateway: Gateway) -> str:

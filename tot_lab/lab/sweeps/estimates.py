@@ -59,6 +59,7 @@ class SweepEstimate(NamedTuple):
         finished: Runs that need no further calls.
         cached: Calls of the other runs that the cache answers, as far as the searches can be followed.
         sample: Tasks on which the expectation is based: those of which a repeat is finished in all settings.
+        unbounded: Settings of which the number of calls has no bound.
         calls: Model calls.
         input_tokens: Tokens of prompts.
         output_tokens: Tokens of replies, thinking included.
@@ -70,6 +71,7 @@ class SweepEstimate(NamedTuple):
     finished: int
     cached: int
     sample: int
+    unbounded: tuple[str, ...]
     calls: Forecast
     input_tokens: Forecast
     output_tokens: Forecast
@@ -91,9 +93,23 @@ class SweepEstimate(NamedTuple):
                 f"left: {self.runs - self.finished:,} of {self.runs:,} runs",
                 *table,
                 *([based] if self.sample else []),
+                *self._unknown(),
                 f"already in the cache: at least {self.cached:,} further calls",
             ]
         )
+
+    def _unknown(self) -> Iterator[str]:
+        """Yield which bounds are unknown, why, and what would make them known."""
+        if self.unbounded:
+            or_pilot = "" if self.sample else ", or pilot=2 for an expectation"
+            yield (
+                f"no bound on the calls of {', '.join(self.unbounded)}: without a limit (max_calls). Pass "
+                f"budget=tl.Budget(calls=…){or_pilot}"
+            )
+        elif None in (self.input_tokens.bound, self.output_tokens.bound):
+            yield "no bound on the tokens: the model's context window or its longest reply is unknown"
+        elif self.cost.bound is None:
+            yield "no bound on the cost: the model has no known price"
 
 
 _LABELS = {"cost": "USD", "flops": "FLOPs"}
@@ -128,7 +144,7 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
                     used[cell.setting] = _sent(sweep, run, seen)
         if len(used) == len(block):
             costs.setdefault(block[0].task, []).append(used)
-    cached, bounds = 0, []
+    cached, bounds, unbounded = 0, [], set[int]()
     for cell in left:
         try:
             found = await sweep.runner.estimate(*sweep.part(cell), repeat=cell.repeat, budget=sweep.budget)
@@ -139,6 +155,8 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
         else:
             cached += found.cached
             bounds.append(found.sent)
+        if bounds[-1].calls is None:
+            unbounded.add(cell.setting)
     bound = sweep.runner.within_spend(total(bounds))
     settings = Counter(cell.setting for cell in left)
     tasks = Counter(cell.task for cell in left)
@@ -147,7 +165,9 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
         _forecast(most, [sample[place] for sample in samples], list(tasks.values()))
         for place, most in enumerate(bound)
     ]
-    return SweepEstimate(len(sweep.cells), len(sweep.cells) - len(left), cached, len(costs), *forecasts)
+    labels = tuple(label for k, label in enumerate(sweep.settings) if k in unbounded)
+    finished = len(sweep.cells) - len(left)
+    return SweepEstimate(len(sweep.cells), finished, cached, len(costs), labels, *forecasts)
 
 
 def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:

@@ -54,7 +54,8 @@ def progress(sweep: Sweep, runs: int) -> Iterator[Callable[[], None]]:
     def update() -> None:
         nonlocal updated
         bar.initial = sweep.found  # Runs that were finished before took no time.
-        bar.set_postfix_str(f"paid {money(spend_limiter.spent - spent)}", refresh=False)
+        before = f", {sweep.found:,} runs from before" if sweep.found else ""
+        bar.set_postfix_str(f"paid {money(spend_limiter.spent - spent)}{before}", refresh=False)
         bar.update()
         if handle and time.monotonic() - updated > REFRESH:
             updated = time.monotonic()
@@ -118,10 +119,11 @@ class _Lines:
         done, cells = len(sweep.rows), self.runs
         made = done - sweep.found  # the others were finished before
         known = made or done == cells
+        before = f", {sweep.found:,} of them from before" if sweep.found else ""
         left = _clock(seconds / max(made, 1) * (cells - done)) if known else "unknown"
         return (
-            f"sweep {sweep.name}: {done:,} of {cells:,} runs ({done / max(cells, 1):.0%}) · elapsed "
-            f"{_clock(seconds)} · left {left} · paid {money(sweep.runner.spent - self.spent)}"
+            f"sweep {sweep.name}: {done:,} of {cells:,} runs ({done / max(cells, 1):.0%}){before} · "
+            f"elapsed {_clock(seconds)} · left {left} · paid {money(sweep.runner.spent - self.spent)}"
         )
 
 

@@ -253,7 +253,7 @@ class Sweep(SweepMethods):
         """Make the unfinished runs of `cells`, by default of all, at most `at_once` at a time, here or with
         the workers of a cluster.
         """
-        if at_once is not None and (not isinstance(at_once, int) or at_once < 1):
+        if at_once is not None and (not hasattr(at_once, "__index__") or at_once < 1):
             raise ValueError(f"at_once must be at least 1 or None: got {at_once!r}.")
         forget_warnings()
         await self.runner.gateway.open()
@@ -261,12 +261,20 @@ class Sweep(SweepMethods):
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.runner.gateway.spend_limiter.cap is not None:
             self._count_payments()
-        cells = sorted(self.cells if cells is None else cells, key=self.turn)
+        # Runs from before come first, so that the counts soon contain them.
+        cells = sorted(
+            self.cells if cells is None else cells,
+            key=lambda cell: (not self._has_begun(cell), self.turn(cell)),
+        )
         with progress(self, len(cells)) as update:
             if by_workers is None:
                 await self.make(cells, at_once or self.window(), update)
             else:
                 await by_workers(self, cells, at_once, update)
+
+    def _has_begun(self, cell: Cell) -> bool:
+        path = self.path(cell)
+        return path is not None and path.exists()
 
     def _count_payments(self) -> None:
         """Count the earlier payments of all runs before the first new payment.

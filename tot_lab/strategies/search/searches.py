@@ -235,6 +235,12 @@ def expansions_of_all(branch: int, depth: int) -> int:
     return sum(branch**level for level in range(depth))
 
 
+def _is_generator(function: UserFunction) -> bool:
+    """Whether a function, or an object with `__call__`, is a generator."""
+    called = function.wrapped
+    return any(map(inspect.isgeneratorfunction, (called, type(called).__call__)))
+
+
 class FunctionSearch(Search):
     """A search defined by a function.
 
@@ -252,7 +258,7 @@ class FunctionSearch(Search):
     @classmethod
     def _takes_state_or_frontier(cls, function: UserFunction) -> UserFunction:
         forms = "a generator (state) that yields tl.Pick(ids), or a function (tree, frontier) -> ids"
-        count = 1 if inspect.isgeneratorfunction(function.wrapped) else 2
+        count = 1 if _is_generator(function) else 2
         if count == 2 and len(function.parameters) == 1:
             raise ValueError(f"search {function.name!r} contains no yield.\nIt must be {forms}.")
         function.expect_arguments("search", count, forms)
@@ -264,13 +270,12 @@ class FunctionSearch(Search):
     """
 
     def run(self, state: SearchState) -> Searching:
-        if inspect.isgeneratorfunction(self.function.wrapped):
+        if _is_generator(self.function):
             return self.function(state)  # type: ignore[no-any-return]
         return self._by_frontier(state)
 
     def max_expansions(self, branch: int, depth: int) -> int | None:
-        generator = self.function.callable and inspect.isgeneratorfunction(self.function.wrapped)
-        return None if generator else expansions_of_all(branch, depth)
+        return None if _is_generator(self.function) else expansions_of_all(branch, depth)
 
     def _by_frontier(self, state: SearchState) -> Searching:
         frontier: dict[str, None] = {}

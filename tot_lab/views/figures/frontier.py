@@ -30,7 +30,8 @@ from tot_lab.views.figures.points import (
     style_table_figure,
     tick_labels,
 )
-from tot_lab.views.figures.theme import KINDS, TEXT, legend_at, palette
+from tot_lab.views.figures.scaling import MAX_METHODS, SYMBOLS
+from tot_lab.views.figures.theme import COLOURS, KINDS, legend_at, palette
 
 if TYPE_CHECKING:
     import pandas
@@ -40,22 +41,11 @@ MAX_SETTINGS = 500
 """Maximum number of settings that are drawn. All settings of the frontier are drawn even if there are
 more."""
 
-MAX_LABELS = 16
-"""Maximum number of settings of a frontier that is labelled. Larger frontiers have no labels."""
-
 LABEL_LENGTH = 40
-"""Maximum number of characters in a label."""
-
-_WIDTH, _HEIGHT, _LETTER, _LINE = 700, 360, 5.8, 14
-"""Width and height of the plot, width of a letter and height of a line, in pixels, used to place labels. The
-plot is usually wider than this."""
+"""Maximum number of characters of a name in the legend. Such a name fits a width of 3.5 inches."""
 
 LOG_FACTOR = 20
 """Ratio of the highest to the lowest cost above which the axis is logarithmic."""
-
-
-_RANGE = (-0.08, 1.08)
-"""Range of the success rate axis, with room for labels above 1 and below 0."""
 
 
 class FrontierInfo(NamedTuple):
@@ -111,8 +101,9 @@ def _draw_frontier(figure: go.Figure, info: FrontierInfo, front: list[int]) -> N
 def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go.Figure:
     """Plot success rate against cost, with one point per setting and 95% intervals of both.
 
-    A line joins the settings of the Pareto frontier, which no other setting dominates. They have labels if
-    there is room. All settings have hover texts. To compare success at equal cost, see
+    A line joins the settings of the Pareto frontier, which no other setting dominates. Their markers are
+    filled, those of the other settings open. The legend names up to 21 settings, those of the frontier first,
+    at every width of the figure. All settings have hover texts. To compare success at equal cost, see
     `tl.stats.anytime_performance`.
 
     Args:
@@ -135,38 +126,46 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
     figure = go.Figure()
     front = [k for k, on in enumerate(info.on_frontier) if on]
     rest = [k for k, on in enumerate(info.on_frontier) if not on]
-    hidden = max(len(info.names) - MAX_SETTINGS, 0)
-    rest = rest[: max(MAX_SETTINGS - len(front), 0)]
+    drawn = [*front, *rest[: max(MAX_SETTINGS - len(front), 0)]]
+    named, others = drawn[:MAX_METHODS], drawn[MAX_METHODS:]
+    hidden = len(info.names) - len(drawn)
     wide, span = _axis_range(info)
-    shades = palette(dark)
     if len(front) > 1:
         _draw_frontier(figure, info, front)
-    for name, indices, shade, symbol, texts in (
-        ("dominated", rest, shades.faint, "circle-open", {}),
-        ("not dominated", front, KINDS[0], "circle", _frontier_labels(info, front, wide, span)),
+    traces: list[tuple[str, list[int], str, str]] = []
+    for n, (k, name) in enumerate(
+        zip(named, tick_labels([info.names[k] for k in named], LABEL_LENGTH), strict=True)
     ):
-        if indices:
-            look = {"name": name, "marker": {"size": 10, "color": shade, "symbol": symbol}}
-            hover = [_hover(info, k, cost, rate) for k in indices]
-            font = {"size": TEXT["small"], "color": shades.ink}
-            figure.add_scatter(
-                **look, **{**_points(info, indices, shade), **texts}, textfont=font, hovertext=hover
-            )
+        symbol = SYMBOLS[n // len(COLOURS)] + ("" if info.on_frontier[k] else "-open")
+        traces.append((name, [k], COLOURS[n % len(COLOURS)], symbol))
+    if others:
+        traces.append(("other settings", others, palette(dark).faint, "circle-open"))
+    for name, indices, shade, symbol in traces:
+        line = {"width": 2, "color": shade}
+        look = {"name": name, "marker": {"size": 10, "color": shade, "symbol": symbol, "line": line}}
+        hover = [_hover(info, k, cost, rate) for k in indices]
+        figure.add_scatter(**look, **_points(info, indices, shade), hovertext=hover)
     lines = [
         f"{format_run_count(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
-        "mean and 95% interval of both",
+        "mean and 95% interval of both; filled: not dominated",
         f"unknown, not shown: {first_names(info.unknown)}" if info.unknown else "",
+        f"{len(others):,} settings without a name of their own" if others else "",
         f"{hidden:,} dominated settings not shown" if hidden else "",
         held_constant(frame, [cost]),
     ]
-    layout = {"height": 420, "margin": {"r": 24}, "legend": legend_at(-0.16), "hovermode": "closest"}
+    height = 360 + 20 * len(named)  # in a narrow figure each name takes a line of the legend
+    legend = {**legend_at(0), "yref": "container", "yanchor": "bottom"}
+    layout = {"height": height, "margin": {"r": 24}, "hovermode": "closest"}
+    layout |= {"legend": legend, "showlegend": True}
     title = f"Pareto frontier: success rate against {column_title(cost)}"
     style_table_figure(figure, frame, title, lines, dark, **layout)
     figure.update_xaxes(
-        title=axis_title(cost) if cost in MEASURES else f"{format_value(cost)} (per run)", range=span
+        title={"text": axis_title(cost) if cost in MEASURES else f"{format_value(cost)} (per run)"},
+        title_standoff=12,
+        range=span,
     )
     figure.update_xaxes(**({"type": "log", "dtick": 1} if wide else {}))
-    figure.update_yaxes(title=axis_title("correct"), range=_RANGE, tickformat=".0%", dtick=0.2)
+    figure.update_yaxes(title=axis_title("correct"), range=(-0.03, 1.03), tickformat=".0%", dtick=0.2)
     return figure
 
 
@@ -181,21 +180,6 @@ def _points(info: FrontierInfo, indices: list[int], shade: str) -> dict[str, Any
         "hoverinfo": "text",
         **interval_bars([info.success[k] for k in indices], shade),
         **interval_bars([info.cost[k] for k in indices], shade, "x"),
-    }
-
-
-def _frontier_labels(
-    info: FrontierInfo, front: list[int], wide: bool, span: tuple[float, float]
-) -> dict[str, Any]:
-    """Return the Plotly properties of the labels of the frontier. They are empty if no label has room."""
-    labels = dict(zip(front, tick_labels([info.names[k] for k in front], LABEL_LENGTH), strict=True))
-    sides = name_sides(info, labels, wide, span) if len(front) <= MAX_LABELS else {}
-    if not sides:
-        return {}
-    return {
-        "mode": "markers+text",
-        "text": [labels[k] if k in sides else "" for k in front],
-        "textposition": [sides.get(k, "top left") for k in front],
     }
 
 
@@ -215,48 +199,6 @@ def _axis_range(info: FrontierInfo) -> tuple[bool, tuple[float, float]]:
         return True, (low - 0.04 * (high - low), high + 0.04 * (high - low))
     low, high = min(0.0, *lows), max(highs)
     return False, (low, high + 0.04 * (high - low) if high > low else low + 1)
-
-
-def name_sides(
-    info: FrontierInfo, labels: dict[int, str], wide: bool, span: tuple[float, float]
-) -> dict[int, str]:
-    """Choose the position of each label relative to its point, such as "top left".
-
-    The first choice is the top left, where the line of the frontier never passes. Another corner is used if
-    the label would leave the plot, or would cover another label, or a point or an interval of any setting.
-    Settings with higher success are placed first. Labels without room are left out.
-    """
-
-    def spot(cost: float, success: float) -> tuple[float, float]:
-        value = math.log10(cost) if wide and cost > 0 else span[0] if wide else cost
-        across, up = (value - span[0]) / (span[1] - span[0]), success - _RANGE[0]
-        return across * _WIDTH, up / (_RANGE[1] - _RANGE[0]) * _HEIGHT
-
-    spots = {k: spot(info.cost[k].value, info.success[k].value) for k in labels}
-    taken = []
-    for cost, success in zip(info.cost, info.success, strict=True):
-        x, y = spot(cost.value, success.value)
-        taken.append((x - 5, y - 5, x + 5, y + 5))
-        if not math.isnan(cost.low):
-            taken.append((spot(cost.low, 0)[0] - 1, y - 4, spot(cost.high, 0)[0] + 1, y + 4))
-        if not math.isnan(success.low):
-            taken.append((x - 4, spot(1, success.low)[1] - 1, x + 4, spot(1, success.high)[1] + 1))
-    sides: dict[int, str] = {}
-    for k, (x, y) in sorted(spots.items(), key=lambda spot: -spot[1][1]):
-        width = _LETTER * len(labels[k])
-        for side in ("top left", "bottom right", "top right", "bottom left"):
-            left = x - 6 - width if side.endswith("left") else x + 6
-            bottom = y + 6 if side.startswith("top") else y - 6 - _LINE
-            box = (left, bottom, left + width, bottom + _LINE)
-            inside = box[0] >= 0 and box[1] >= 0 and box[2] <= _WIDTH and box[3] <= _HEIGHT
-            if inside and not any(
-                box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
-                for other in taken
-            ):
-                sides[k] = side
-                taken.append(box)
-                break
-    return sides
 
 
 def _add_tokens(df: Any) -> pandas.DataFrame:

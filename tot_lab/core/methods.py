@@ -1,0 +1,5 @@
+"""The methods of a strategy that other rooms implement and attach (`tot_lab.core.attach`)."""
+
+
+class StrategyMethods:
+    """Base of `Strategy` with its preview. It keeps `import tot_lab` from importing the strategies."""
