@@ -48,7 +48,8 @@ from tot_lab.record.run import Run
 from tot_lab.runtime.branching import describe_change
 from tot_lab.runtime.roles import thinking_of
 from tot_lab.runtime.stepper import default_answer
-from tot_lab.strategies import BeamSearch, OneAnswer, Stop, TreeOfThoughts
+from tot_lab.strategies.baselines import OneAnswer
+from tot_lab.strategies.search import BeamSearch, Stop, TreeOfThoughts
 from tot_lab.tools import Tool, Toolbox, tool
 from tot_lab.views.figures import figures_of
 

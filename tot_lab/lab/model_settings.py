@@ -37,7 +37,7 @@ from tot_lab.models.providers import (
     whole_name,
 )
 from tot_lab.models.stack import Endpoint, is_model
-from tot_lab.strategies import ResearchDelegate
+from tot_lab.strategies.research import ResearchDelegate
 
 S = TypeVar("S", bound=Strategy)
 

@@ -33,7 +33,7 @@ from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.model_settings import TABLES, ModelSettings, bound_keys, check, model_places, unknown
 from tot_lab.lab.places import DEFAULT, FILE, PREFIX, SettingsError, SettingsSource, in_file, settings_files
-from tot_lab.strategies import ResearchDelegate
+from tot_lab.strategies.research import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
 _OTHERS = ("TOT_LAB_MODELS", "TOT_LAB_TOKEN")  # the folder of weights, and the token of `tot-lab serve`

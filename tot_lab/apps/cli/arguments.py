@@ -34,7 +34,7 @@ from tot_lab.lab.sweeps.axes import grid
 from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import default_folder
 from tot_lab.models.stack import Endpoint
-from tot_lab.strategies import baselines
+from tot_lab.strategies.baselines import baselines
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from tot_lab.lab.lab import Lab
 from tot_lab.models.tiny.tasks import held_out_tasks
 from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.record.run import SMALL
-from tot_lab.strategies import Propose, TreeOfThoughts
+from tot_lab.strategies.search import Propose, TreeOfThoughts
 from tot_lab.views.explorer.sweep_page import save_html
 from tot_lab.views.figures.verdict import grade_words, stop_words
 
