@@ -185,7 +185,8 @@ def _lost_at(facts: _Facts) -> int | None:
 def _marked_wrong(facts: _Facts) -> Iterator[Finding]:
     wrong = _marked(facts, [facts.run.tree[id] for id in facts.run.solution_path], "wrong")
     if wrong:
-        text = f"The answer rests on {_count(wrong, 'thought')} that {('is' if len(wrong) == 1 else 'are')} marked wrong."
+        are = "is" if len(wrong) == 1 else "are"
+        text = f"The answer rests on {_count(wrong, 'thought')} that {are} marked wrong."
         yield Finding("marked_wrong", text, _of(wrong))
 
 

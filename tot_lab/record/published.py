@@ -17,7 +17,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -28,7 +28,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Thought, UnitInterval, positions
-from tot_lab.core.task import Domain, Task
+from tot_lab.core.task import Domain, Task, make_task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.logs.common import contents
 from tot_lab.record.run import Run
@@ -38,11 +38,7 @@ GAME24, CROSSWORD = "published/game24", "published/crossword"
 """The domains of the tasks (`tot_lab.domains.published`)."""
 
 
-@lru_cache(maxsize=4096)
-def _published_task(problem: str) -> Task:
-    make = class_of(GAME24, Domain).task_factory()
-    assert make is not None
-    return make(problem)
+_published_task = lru_cache(maxsize=4096)(partial(make_task, GAME24))
 
 
 # The files.

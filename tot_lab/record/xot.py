@@ -17,7 +17,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,9 +28,8 @@ from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.files import open_regular
-from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Note, Record, Scored, Thought
-from tot_lab.core.task import Domain, Task
+from tot_lab.core.task import Task, make_task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.logs.common import contents
 from tot_lab.record.nodes import question_task
@@ -280,9 +279,7 @@ def _task(question: str | None, idx: int) -> Task:
     kind = {4: "published/game24", 9: "published/npuzzle", 24: "published/cube"}.get(len(numbers))
     if kind is None:
         raise ValueError(f"a puzzle must have 4, 9 or 24 numbers: got {question[:80]!r}.")
-    make: Callable[..., Task] | None = class_of(kind, Domain).task_factory()
-    assert make is not None
-    task = make(" ".join(numbers))
+    task = make_task(kind, " ".join(numbers))
     if task.domain.kind != kind:  # the factory of the Princeton logs takes any text
         raise ValueError(f"a hand must be four integers from 1 to 13: got {question[:80]!r}.")
     return task
