@@ -51,9 +51,9 @@ from tot_lab.domains.puzzles.base import PuzzleDomain
 from tot_lab.models.simulated import Simulated
 from tot_lab.strategies import categories, conversation, plans, react, research, tool_needs
 from tot_lab.strategies.acting import AvailableTools
+from tot_lab.strategies.conversation import read_arguments, text_tool_calls
 from tot_lab.strategies.deep_think_replies import Approaches, Convergence, Development
 from tot_lab.strategies.structured import _form
-from tot_lab.strategies.text_tool_calls import read_arguments, text_tool_calls
 from tot_lab.strategies.thinking_level import next_action
 from tot_lab.views import markdown
 
