@@ -214,7 +214,7 @@ _NAMESPACES = (
             "tot_lab.apps.deep_thinking": "NoModel",
             "tot_lab.lab.lessons": "LessonsError",
             "tot_lab.lab.session": "Busy",
-            "tot_lab.lab.places": "SettingsError",
+            "tot_lab.lab.model_settings": "SettingsError",
             "tot_lab.models": "CacheError CacheMiss",
             "tot_lab.record.journal": "JournalError",
             "tot_lab.runtime.recorder": "Divergence",

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import msgspec
 
 from tot_lab.core.bulk import gc_paused
-from tot_lab.core.calls import Call, Reply, ToolCall
-from tot_lab.core.logprobs import logprobs_of
+from tot_lab.core.calls import Call, Reply, ToolCall, logprobs_of
 from tot_lab.core.purposes import role_of
 from tot_lab.core.records import STATES, Decided, Line, Note, Position, Scored, Thought, parent_of
 from tot_lab.core.tools import TOOL, asks_no_model, tool_name, tool_of

@@ -9,8 +9,8 @@
     arguments.py    NAME FIELD=VALUE        the grammar for strategies, models, tasks and budgets
     help.py         --help [NAME]           the texts of help
     completion.py                           completes words after Tab
-    colour.py                               colours verdicts on a terminal
-    terminal.py                             escapes control characters in everything that is printed
+    terminal.py                             escapes control characters in everything that is printed, and
+                                            colours verdicts
 
 A command prints where it wrote its results, and overwrites nothing but its own report. The exit code is 2 for
 invalid arguments, 1 for any other error, and 130 after Ctrl-C. An error is printed as one line.

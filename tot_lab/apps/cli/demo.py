@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tot_lab
 from tot_lab.apps.cli.arguments import command
-from tot_lab.apps.cli.colour import in_colour
-from tot_lab.apps.cli.terminal import Coloured, escaped
+from tot_lab.apps.cli.terminal import Coloured, escaped, in_colour
 from tot_lab.lab.lab import Lab
 from tot_lab.models.tiny.tasks import held_out_tasks
 from tot_lab.record.losses import describe, losses_of, total, warning_of

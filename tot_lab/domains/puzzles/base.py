@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from tot_lab.core.reading.answers import final_answer, whole_answer
 from tot_lab.core.task import Domain, Path, Task
 
+
 MAX_STATES = 50_000
 """States that a solver visits before it gives up."""
 
@@ -440,3 +441,20 @@ def _solution(domain: PuzzleDomain, puzzle: Any, answer: str) -> str | None:
 def solve(domain: PuzzleDomain, puzzle: Any, state: Any) -> Plan:
     """Return the plan of a state, which is kept for further calls."""
     return domain.plan(puzzle, state)
+
+
+# Boards of cells as text, with one line for each row.
+
+
+def board_text(signs: Sequence[str], width: int, space: str = " ") -> str:
+    """Return a board whose cells show `signs`, in reading order."""
+    return "\n".join(space.join(signs[first : first + width]) for first in range(0, len(signs), width))
+
+
+def read_square(rows: Sequence[str], signs: str) -> list[str] | None:
+    """Return which of `signs` the cells in each row of a square board show.
+
+    Returns `None` if a row does not have as many of them as the board has rows.
+    """
+    lines = ["".join(sign for sign in row if sign in signs) for row in rows]
+    return lines if all(len(line) == len(lines) for line in lines) else None

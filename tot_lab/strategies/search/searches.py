@@ -17,16 +17,14 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from pydantic import field_validator
 
-from tot_lab.core.calls import Call, Reply
-from tot_lab.core.logprobs import LOWEST, logprobs_of
+from tot_lab.core.calls import LOWEST, Call, Reply, logprobs_of
 from tot_lab.core.parts import Part, UserFunction, is_function
 from tot_lab.core.records import Decided, id_key
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import RandomNumbers, ThinkingStep
 from tot_lab.core.tree import Tree
-from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer
-from tot_lab.strategies.search.sampling import Count
+from tot_lab.strategies.search.sampling import Count, Place
 
 
 @dataclass(frozen=True, slots=True)
