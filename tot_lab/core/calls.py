@@ -341,8 +341,8 @@ def html_text(text: str) -> str:
     return escape(text).replace("$", "<span>$</span>")
 
 
-# Log-probabilities of a reply, in the size that is needed. With 20 alternatives per token, 400 tokens take 80 to
-# 120 kB in the journal, and as much in the cache. Unless a call asks for alternatives (`Call.alternatives`),
+# Log-probabilities of a reply, in the size that is needed. With 20 alternatives per token, 400 tokens take 80
+# to 120 kB in the journal, and as much in the cache. Unless a call asks for them (`Call.alternatives`),
 # only the value of each token and the mean of its alternatives are kept, as rounded whole numbers without the
 # texts. (Fu et al. 2025, Deep Think with Confidence, arXiv:2508.15260, section 3.1: token confidence.)
 

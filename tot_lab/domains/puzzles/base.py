@@ -17,7 +17,6 @@ from typing import Any, ClassVar, NamedTuple
 from tot_lab.core.reading.answers import final_answer, whole_answer
 from tot_lab.core.task import Domain, Path, Task
 
-
 MAX_STATES = 50_000
 """States that a solver visits before it gives up."""
 

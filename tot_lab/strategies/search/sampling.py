@@ -23,7 +23,6 @@ from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import SampleCounter, Thinking, ask, gather
 from tot_lab.core.tree import Tree
 
-
 # The place of an expansion.
 
 

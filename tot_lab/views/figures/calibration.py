@@ -171,7 +171,7 @@ def _notes(info: CalibrationInfo) -> list[str]:
 
 def _hover(info: CalibrationInfo, k: int) -> str:
     of = info.curve.loc[k]
-    thoughts = int(of["thoughts"])
+    thoughts = int(info.curve["thoughts"].iloc[k])
     lines = [f"<b>score {of['low']:.2f} to {of['high']:.2f}</b>"]
     lines.append(f"{of['solvable']:,.0f} of {thoughts:,} thoughts solvable")
     if thoughts:
