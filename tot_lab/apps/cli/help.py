@@ -26,7 +26,7 @@ from tot_lab.strategies import presets
 from tot_lab.strategies.baselines import baselines
 from tot_lab.strategies.search import Stop
 from tot_lab.tools import WebSearch
-from tot_lab.tools.named import domain_tools, needed
+from tot_lab.tools.toolbox import domain_tools, needed
 
 PRESETS: dict[str, Callable[[], Strategy]] = {
     f"presets.{name}": getattr(presets, name) for name in presets.__all__
