@@ -26,6 +26,9 @@ from tot_lab.core.tree import Tree
 from tot_lab.strategies.search.proposers import Proposer
 from tot_lab.strategies.search.sampling import Count, Place, Unit
 
+# When a search ends, and which thoughts it may expand: `tree_of_thoughts.py` decides by these settings after
+# every pick. A new reason to stop also needs a stop code (`STOP_CODES` in core/records.py) with its words.
+
 
 class Stop(Part):
     """When a search ends: solved, a limit, no improvement, or nothing left to expand."""
