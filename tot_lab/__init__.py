@@ -110,11 +110,7 @@ _NAMES = places(
         "tot_lab.views.explorer.widget": "CompareExplorer Explorer",
     }
 )
-_NAMES |= {
-    "domains": "tot_lab.domains",
-    "presets": "tot_lab.strategies.presets",
-    "tools": "tot_lab.tools",
-}
+_NAMES |= {"domains": "tot_lab.domains", "presets": "tot_lab.strategies.presets", "tools": "tot_lab.tools"}
 
 add_names(
     "tot_lab.tools",
@@ -125,127 +121,107 @@ add_names(
     },
 )
 
-methods = Namespace(
-    "methods",
-    "All strategies, those included that `tl` itself does not list.",
-    {},
-    group="strategies",
-)
-proposers = Namespace(
-    "proposers",
-    "How a tree search makes children.",
-    {"tot_lab.strategies.search": "Proposer"},
-    group="proposers",
-)
-evaluators = Namespace(
-    "evaluators",
-    "How a tree search scores children.",
-    {"tot_lab.strategies.search": "BatchEvaluator Evaluator FunctionEvaluator"},
-    group="evaluators",
-)
-searches = Namespace(
-    "searches",
-    "How a tree search picks what it expands next.",
-    {"tot_lab.strategies.search": "FunctionSearch Search SearchState", "tot_lab.core.thinking": "BudgetLeft"},
-    group="searches",
-)
-answers = Namespace(
-    "answers",
-    "What a tree search answers with.",
-    {"tot_lab.strategies.search": "AnswerRule"},
-    group="answers",
-)
-sim = Namespace("sim", "Simulated models, one for each domain.", {}, group="models", prefix="sim/")
-figures = Namespace(
-    "figures",
-    "Figures of runs and sweeps.",
-    {
-        "tot_lab.views.figures": "graph_of",
-        "tot_lab.views.figures.saving": "save",
-        "tot_lab.views.report": "report_html",
-    },
-    group="figures",
-)
-stats = Namespace(
-    "stats",
-    "Statistics of sweeps, routers and evaluators.",
-    {
-        "tot_lab.analysis.counterfactuals": "Counterfactual",
-        "tot_lab.analysis.deep_thought": "DeepThought",
-        "tot_lab.analysis.diagnosis": "Diagnosis Finding",
-        "tot_lab.analysis.difficulty": "compute_optimal difficulty_bins",
-        "tot_lab.analysis.estimators": "best_of_k majority_at_k pass_at_k samples",
-        "tot_lab.analysis.judging": "EvaluatorDiagnosis judge_evaluator",
-        "tot_lab.analysis.matched_cost": "anytime_performance at_matched_cost pareto_frontier",
-        "tot_lab.analysis.routing": "Calibrated calibrate_router regret routed",
-        "tot_lab.analysis.statistics": (
-            "Comparison compare compare_all lost_calls minimum_detectable_difference required_sample_size "
-            "success_rates"
-        ),
-    },
-)
-training = Namespace(
-    "training",
-    "Runs as training data of reward models and policies.",
-    {"tot_lab.analysis.training": "math_shepherd preference prm800k stepwise unpaired"},
-)
-track = Namespace(
-    "track",
-    "Sweeps in experiment trackers.",
-    {"tot_lab.interop.trackers": "mlflow wandb"},
-)
-records = Namespace(
-    "records",
-    "What runs, calls, plans and notes are made of, and runs made of the results of other packages.",
-    {
-        "tot_lab.core.calls": "Message TokenLogprob ToolCall halts stop_of",
-        "tot_lab.core.records": "Decided Ended Scored parent_of",
-        "tot_lab.lab.lab": "Stream",
-        "tot_lab.record.logs.completions": "from_completions",
-        "tot_lab.record.logs.objects": "from_its_hub from_treequest",
-        "tot_lab.record.marks": "Mark",
-        "tot_lab.record.routed": "Routed",
-        "tot_lab.record.run": "Usage",
-        "tot_lab.runtime.replay": "Replay",
-        "tot_lab.strategies.deep_think_replies": "IterationResult ThoughtBranch",
-        "tot_lab.strategies.plans": "Plan PlanStep",
-        "tot_lab.strategies.research": "ResearchDelegate",
-        "tot_lab.strategies.thinking_level": "ThinkingLevel ThinkingManager",
-    },
-)
-inspect = Namespace(
-    "inspect",
-    "Bridges to Inspect.",
-    {"tot_lab.interop.inspect_solver": "think"},
-)
-errors = Namespace(
-    "errors",
-    "Exceptions.",
-    {
-        "tot_lab.apps.deep_thinking": "NoModel",
-        "tot_lab.lab.lessons": "LessonsError",
-        "tot_lab.lab.session": "Busy",
-        "tot_lab.lab.places": "SettingsError",
-        "tot_lab.models": "CacheError CacheMiss",
-        "tot_lab.record.journal": "JournalError",
-        "tot_lab.runtime.recorder": "Divergence",
-    },
-)
 _NAMESPACES = (
-    methods,
-    proposers,
-    evaluators,
-    searches,
-    answers,
-    sim,
-    figures,
-    stats,
-    training,
-    track,
-    records,
-    inspect,
-    errors,
+    Namespace(
+        "methods", "All strategies, those included that `tl` itself does not list.", {}, group="strategies"
+    ),
+    Namespace(
+        "proposers",
+        "How a tree search makes children.",
+        {"tot_lab.strategies.search": "Proposer"},
+        group="proposers",
+    ),
+    Namespace(
+        "evaluators",
+        "How a tree search scores children.",
+        {"tot_lab.strategies.search": "BatchEvaluator Evaluator FunctionEvaluator"},
+        group="evaluators",
+    ),
+    Namespace(
+        "searches",
+        "How a tree search picks what it expands next.",
+        {
+            "tot_lab.strategies.search": "FunctionSearch Search SearchState",
+            "tot_lab.core.thinking": "BudgetLeft",
+        },
+        group="searches",
+    ),
+    Namespace(
+        "answers",
+        "What a tree search answers with.",
+        {"tot_lab.strategies.search": "AnswerRule"},
+        group="answers",
+    ),
+    Namespace("sim", "Simulated models, one for each domain.", {}, group="models", prefix="sim/"),
+    Namespace(
+        "figures",
+        "Figures of runs and sweeps.",
+        {
+            "tot_lab.views.figures": "graph_of",
+            "tot_lab.views.figures.saving": "save",
+            "tot_lab.views.report": "report_html",
+        },
+        group="figures",
+    ),
+    Namespace(
+        "stats",
+        "Statistics of sweeps, routers and evaluators.",
+        {
+            "tot_lab.analysis.counterfactuals": "Counterfactual",
+            "tot_lab.analysis.deep_thought": "DeepThought",
+            "tot_lab.analysis.diagnosis": "Diagnosis Finding",
+            "tot_lab.analysis.difficulty": "compute_optimal difficulty_bins",
+            "tot_lab.analysis.estimators": "best_of_k majority_at_k pass_at_k samples",
+            "tot_lab.analysis.judging": "EvaluatorDiagnosis judge_evaluator",
+            "tot_lab.analysis.matched_cost": "anytime_performance at_matched_cost pareto_frontier",
+            "tot_lab.analysis.routing": "Calibrated calibrate_router regret routed",
+            "tot_lab.analysis.statistics": (
+                "Comparison compare compare_all lost_calls minimum_detectable_difference "
+                "required_sample_size success_rates"
+            ),
+        },
+    ),
+    Namespace(
+        "training",
+        "Runs as training data of reward models and policies.",
+        {"tot_lab.analysis.training": "math_shepherd preference prm800k stepwise unpaired"},
+    ),
+    Namespace("track", "Sweeps in experiment trackers.", {"tot_lab.interop.trackers": "mlflow wandb"}),
+    Namespace(
+        "records",
+        "What runs, calls, plans and notes are made of, and runs made of the results of other packages.",
+        {
+            "tot_lab.core.calls": "Message TokenLogprob ToolCall halts stop_of",
+            "tot_lab.core.records": "Decided Ended Scored parent_of",
+            "tot_lab.lab.lab": "Stream",
+            "tot_lab.record.logs.completions": "from_completions",
+            "tot_lab.record.logs.objects": "from_its_hub from_treequest",
+            "tot_lab.record.marks": "Mark",
+            "tot_lab.record.routed": "Routed",
+            "tot_lab.record.run": "Usage",
+            "tot_lab.runtime.replay": "Replay",
+            "tot_lab.strategies.deep_think_replies": "IterationResult ThoughtBranch",
+            "tot_lab.strategies.plans": "Plan PlanStep",
+            "tot_lab.strategies.research": "ResearchDelegate",
+            "tot_lab.strategies.thinking_level": "ThinkingLevel ThinkingManager",
+        },
+    ),
+    Namespace("inspect", "Bridges to Inspect.", {"tot_lab.interop.inspect_solver": "think"}),
+    Namespace(
+        "errors",
+        "Exceptions.",
+        {
+            "tot_lab.apps.deep_thinking": "NoModel",
+            "tot_lab.lab.lessons": "LessonsError",
+            "tot_lab.lab.session": "Busy",
+            "tot_lab.lab.model_settings": "SettingsError",
+            "tot_lab.models": "CacheError CacheMiss",
+            "tot_lab.record.journal": "JournalError",
+            "tot_lab.runtime.recorder": "Divergence",
+        },
+    ),
 )
+globals().update({space.__name__: space for space in _NAMESPACES})
 
 __all__ = sorted([*_NAMES, *(namespace.__name__ for namespace in _NAMESPACES), "__version__"])  # noqa: PLE0605
 

@@ -98,7 +98,7 @@ from tot_lab.lab.lab import Lab as Lab
 from tot_lab.lab.lab import Stream as _Stream
 from tot_lab.lab.lessons import Lessons as Lessons
 from tot_lab.lab.lessons import LessonsError as _LessonsError
-from tot_lab.lab.places import SettingsError as _SettingsError
+from tot_lab.lab.model_settings import SettingsError as _SettingsError
 from tot_lab.lab.plan_store import PlanStore as PlanStore
 from tot_lab.lab.session import Busy as _Busy
 from tot_lab.lab.session import Session as Session

@@ -32,12 +32,13 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
+from tot_lab.analysis.rehearsal import carry_out
 from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
 from tot_lab.core.parts import Part, UserFunction, needs_functions, part_of, parts_in
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, Gather, Request, Thinking, WithBudget, gather, resample
+from tot_lab.core.thinking import Budget, Thinking, gather, resample
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.domains import general
@@ -47,8 +48,8 @@ from tot_lab.record.importers import load
 from tot_lab.record.run import Run
 from tot_lab.runtime.branching import describe_change
 from tot_lab.runtime.roles import thinking_of
-from tot_lab.runtime.stepper import default_answer
-from tot_lab.strategies import BeamSearch, OneAnswer, Stop, TreeOfThoughts
+from tot_lab.strategies.baselines import OneAnswer
+from tot_lab.strategies.search import BeamSearch, Stop, TreeOfThoughts
 from tot_lab.tools import Tool, Toolbox, tool
 from tot_lab.views.figures import figures_of
 
@@ -656,7 +657,7 @@ def survives_a_model_that_fails(trial: Trial) -> None:
 
 
 def can_be_driven_by_hand(trial: Trial) -> None:
-    """Its generator can be driven by `next` and `send` without an event loop, and gives the same answer."""
+    """Its generator can be driven by hand, without an event loop, and gives the same answer."""
     whole = trial.run()
     results = {
         (call.model, call.prompt): reply
@@ -664,29 +665,15 @@ def can_be_driven_by_hand(trial: Trial) -> None:
         if isinstance(call, Call) and call.purpose == TOOL and isinstance(reply, Reply)
     }
 
-    def drive(thinking: Thinking[Any]) -> Any:
-        value: Any = None
-        while True:
-            try:
-                step = thinking.send(value)
-            except StopIteration as end:
-                return end.value
-            value = None
-            if isinstance(step, Call):
-                got = results[step.model, step.prompt] if step.purpose == TOOL else trial.reply(step)
-                value = Reply(got) if isinstance(got, str) else got
-            elif isinstance(step, Gather):
-                value = [drive(branch) for branch in step.branches]
-            elif isinstance(step, WithBudget):
-                value = drive(step.thinking)
-            elif isinstance(step, Request):
-                value = default_answer(step)
+    def reply(call: Call) -> Reply:
+        got = results[call.model, call.prompt] if call.purpose == TOOL else trial.reply(call)
+        return Reply(got) if isinstance(got, str) else got
 
-    answer = drive(thinking_of(trial.strategy, whole.task or trial.task, {}))
+    answer = carry_out(thinking_of(trial.strategy, whole.task or trial.task, {}), reply)
     expect(isinstance(answer, Answer), f"it must return an Answer: got {answer!r}")
     expect(
         (answer.text, answer.stop_reason) == (whole.answer, whole.stop_reason),
-        f"driven by `next` and `send`, it returned {answer}",
+        f"driven by hand, it returned {answer}",
     )
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support import Scripted, wait
 
 import tot_lab as tl
-from tot_lab.analysis.latex import escaped, latex_table
 from tot_lab.analysis.sweep_summary import Summary
+from tot_lab.analysis.sweep_tables import escaped, latex_table
 
 TASKS = [tl.general(f"What is {k} + {k}?", answer=2 * k, grade="number") for k in range(1, 9)]
 ODD = "\\&%$#_{}~^<>|[*\"'`--–…−×≤ \n\r\t\0\u2028"

@@ -176,7 +176,7 @@ def on_terminal(code: str, folder: Path, **env: str) -> str:
 COLOURED = """
 import asyncio, sys
 import tot_lab as tl
-from tot_lab.apps.cli.colour import in_colour, run_in_colour
+from tot_lab.apps.cli.terminal import in_colour, run_in_colour
 from tot_lab.views.figures.verdict import grade_words
 
 async def answers(call): return said

@@ -201,7 +201,7 @@ def test_no_yield_from_is_forgotten():
     "module",
     [
         "tot_lab",
-        "tot_lab.strategies",
+        "tot_lab.strategies.search",
         "tot_lab.domains",
         "tot_lab.models",
         "tot_lab.tools",

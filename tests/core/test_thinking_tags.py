@@ -6,7 +6,7 @@ import pytest
 
 from tot_lab.core.calls import Reply
 from tot_lab.core.reading.thinking import separated, split_thinking
-from tot_lab.strategies.text_tool_calls import text_tool_calls
+from tot_lab.strategies.conversation import text_tool_calls
 
 PAIRS = [
     ("<think>", "</think>"),

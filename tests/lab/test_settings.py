@@ -14,7 +14,7 @@ from support.providers import FAMILIES, Providers, Said
 
 import tot_lab as tl
 from tot_lab.apps.cli import main
-from tot_lab.lab.places import PREFIX
+from tot_lab.lab.model_settings import PREFIX
 from tot_lab.models.providers import is_safe_url
 
 

@@ -26,9 +26,7 @@ from tot_lab.core.records import Note, Scored, Thought
 from tot_lab.strategies.search import ab_mcts_m
 from tot_lab.strategies.search.ab_mcts_a import Gaussian
 from tot_lab.strategies.search.ab_mcts_m import MixedEffects, select
-from tot_lab.strategies.search.adaptive_branching import Arms, update
-from tot_lab.strategies.search.members import Members
-from tot_lab.strategies.search.posterior import Posterior
+from tot_lab.strategies.search.adaptive_branching import Arms, Members, Posterior, update
 from tot_lab.strategies.search.searches import SearchState
 
 MIXED = json.loads((GOLDEN / "treequest_mixed.json").read_text())

@@ -15,8 +15,7 @@ from support import GOLDEN, TASK, Scripted, run, wait
 from support.chains import CASES, KINDS, model_of
 
 import tot_lab as tl
-from tot_lab.core.calls import TokenLogprob
-from tot_lab.core.logprobs import token_confidences
+from tot_lab.core.calls import TokenLogprob, token_confidences
 from tot_lab.strategies.confidence import confidence_of, quantile
 
 SCRIPT = GOLDEN / "deep_conf_votes.py"

@@ -9,6 +9,7 @@ import pytest
 from support import TASK, Scripted, run, wait
 
 import tot_lab as tl
+from tot_lab.analysis.rehearsal import carry_out
 from tot_lab.strategies.voting import choose_by_vote
 
 WeightedBestOf, EarlyStopping = tl.methods.WeightedBestOf, tl.methods.EarlyStopping
@@ -32,16 +33,6 @@ def with_answers(answers, scores=None):
     return Scripted(reply)
 
 
-def driven(thinking):
-    """The result of a generator whose events are recorded as they are."""
-    value = None
-    while True:
-        try:
-            value = thinking.send(value)
-        except StopIteration as end:
-            return end.value
-
-
 # Votes.
 
 
@@ -59,7 +50,7 @@ def test_a_weighted_vote_is_that_of_its_pseudo_code():
         for text, weight in zip(given, weights, strict=True):
             if text:
                 total[TASK.domain.same(TASK, text)] += weight
-        made = driven(choose_by_vote(TASK, answers, "test", weights))
+        made = carry_out(choose_by_vote(TASK, answers, "test", weights), None)  # it asks no model
         if not total:
             assert made.text == ""
             continue

@@ -15,6 +15,7 @@ from support import ROOT, Scripted, wait
 from support.providers import Providers, Said
 
 import tot_lab as tl
+from tot_lab.analysis.rehearsal import carry_out
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.tools import ToolSpec, characters_within, tokens_in
 from tot_lab.models.lite_llm.loading import load_litellm
@@ -415,24 +416,12 @@ def drive(thinking, reply):
     """The calls that a strategy makes, driven by hand."""
     calls = []
 
-    def carry_out(generator):
-        value = None
-        while True:
-            try:
-                step = generator.send(value)
-            except StopIteration as end:
-                return end.value
-            value = None
-            if isinstance(step, tl.Call):
-                calls.append(step)
-                got = reply(step)
-                value = Reply(got) if isinstance(got, str) else got
-            elif hasattr(step, "branches"):
-                value = [carry_out(branch) for branch in step.branches]
-            elif hasattr(step, "thinking"):
-                value = carry_out(step.thinking)
+    def answer(call):
+        calls.append(call)
+        got = reply(call)
+        return Reply(got) if isinstance(got, str) else got
 
-    carry_out(thinking)
+    carry_out(thinking, answer)
     return calls
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tot_lab.core.calls import ToolCall
 from tot_lab.core.tools import tool_name
-from tot_lab.strategies.text_tool_calls import TextToolCalls, text_tool_calls
+from tot_lab.strategies.conversation import TextToolCalls, text_tool_calls
 
 NAMES = ("web-search", "calculator", "final-answer")
 KNOWN = {name: name for name in NAMES}

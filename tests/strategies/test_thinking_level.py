@@ -11,7 +11,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Reply, ToolCall
 from tot_lab.core.reading.scores import read_confidence
 from tot_lab.core.tools import tool_call
-from tot_lab.strategies.text_tool_calls import text_tool_calls
+from tot_lab.strategies.conversation import text_tool_calls
 from tot_lab.strategies.thinking_level import THINKING_TOKENS, next_action
 
 CHAIN = tl.ChainOfThought()

@@ -8,10 +8,9 @@ from support import TASK, wait
 from support.scripts import Script, final, notes, said
 
 import tot_lab as tl
-from tot_lab.analysis.turns import steps_of
+from tot_lab.analysis.frames import steps_of
 from tot_lab.core.calls import Reply, ToolCall
-from tot_lab.strategies.conversation import turn_of
-from tot_lab.strategies.text_tool_calls import read_arguments
+from tot_lab.strategies.conversation import read_arguments, turn_of
 
 CALLED: list[object] = []
 

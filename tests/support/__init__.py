@@ -16,7 +16,7 @@ from _pytest.mark import ParameterSet
 import tot_lab as tl
 from tot_lab.core.registry import axes, built_in
 from tot_lab.models.weights import models_folder
-from tot_lab.strategies import Stop
+from tot_lab.strategies.search import Stop
 from tot_lab.testing import TASK, Scripted, answer_to, dice, shuffled, wait
 
 __all__ = [

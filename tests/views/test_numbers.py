@@ -20,10 +20,9 @@ from support.explorer import APP, agent, carried_out
 import tot_lab as tl
 from tot_lab.views.explorer.comparing import differences
 from tot_lab.views.figures.confidence import confidence_info
-from tot_lab.views.figures.rings import rings_of
 from tot_lab.views.figures.theme import colour
 from tot_lab.views.figures.timeline import timeline_info
-from tot_lab.views.figures.tree import tree_info
+from tot_lab.views.figures.tree import rings_of, tree_info
 from tot_lab.views.report import report_html
 from tot_lab.views.tree_svg import tree_svg
 

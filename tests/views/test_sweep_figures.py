@@ -549,15 +549,15 @@ def test_calibration_is_that_of_the_diagnosis(searches):
     found = tl.stats.judge_evaluator(searches)
     info = calibration_info(found)
     curve = found.calibration()
-    assert info.thoughts.tolist() == curve["thoughts"].tolist()
-    assert info.thoughts.sum() == found.measures["labelled"]
-    assert info.measures["auc"] == found.measures["auc"]
-    assert calibration_info(searches).share.tolist() == pytest.approx(info.share.tolist(), nan_ok=True)
+    assert info.curve["thoughts"].tolist() == curve["thoughts"].tolist()
+    assert info.curve["thoughts"].sum() == found.measures["labelled"]
+    again = calibration_info(searches).curve["share"]
+    assert again.tolist() == pytest.approx(info.curve["share"].tolist(), nan_ok=True)
     figure = plot_calibration(searches, bins=5)
     assert all(set(ids) <= {made.id for made in searches} for ids in figure.data[1].customdata)
     known = found.thoughts.iloc[0]
     assert any(f"{known.run_id} {known.node}" in nodes for nodes in info.nodes)
-    assert f"AUC {info.measures['auc']:.2f}" in figure.layout.title.subtitle.text
+    assert f"AUC {found.measures['auc']:.2f}" in figure.layout.title.subtitle.text
     assert "simulated model" in figure.layout.title.subtitle.text
     with pytest.raises(ValueError, match="Invalid `bins`: got 0"):
         calibration_info(found, 0)

@@ -9,9 +9,8 @@ from plotly.offline import get_plotlyjs
 from support import Scripted, run
 
 import tot_lab as tl
-from tot_lab.views.figures.rings import RINGS, rings_of
 from tot_lab.views.figures.theme import DARK, LIGHT, short_score
-from tot_lab.views.figures.tree import tree_info
+from tot_lab.views.figures.tree import RINGS, rings_of, tree_info
 from tot_lab.views.tree_svg import tree_svg
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Propose(count=4), search=tl.BeamSearch(width=2))

@@ -298,36 +298,34 @@ class _Fold:
             self.homes[call.node].failed = f"{call.purpose}: {why}" if why else ""
 
     def _note(self, note: Note) -> None:
-        data = note.data
-        if note.name == "deep_think.clamped":
-            self._begun_at(note.at).clamped.append(Clamped(data["field"], data["given"], data["used"]))
-        elif note.name == "deep_think.assumed" and note.at in self.homes:
-            home = self.homes[note.at]
-            home.fallbacks.append(
-                Fallback(data["what"], len(home.iterations) + 1, note.at, data["error"] or "")
-            )
-            home.say(note.at, assumed=True)
-        elif note.name == "deep_think.left_out" and note.at in self.homes:
-            home = self.homes[note.at]
-            home.left_out.append(LeftOut(len(home.iterations) + 1, data["given"], data["used"]))
-        elif note.name == "deep_think.truncated" and note.at in self.homes:
-            home = self.homes[note.at]
-            home.cut_off.append(CutOff(data["what"], len(home.iterations) + 1, note.at))
-            if data["what"] == "develop":
-                home.say(parent_of(note.at) or "", truncated=True, assumed=True)
-        elif note.name in ("deep_think.matched", "deep_think.rescaled") and note.at in self.homes:
-            home = self.homes[note.at]
-            home.unsure.append(Unsure(len(home.iterations) + 1, data["why"]))
-        elif note.name == "deep_think.shortened":
-            home = self._begun_at(note.at)
-            facts = (data[name] for name in ("what", "text", "branch", "shown", "of"))
-            home.shortened.append(Shortened(len(home.iterations) + 1, *facts))
-        elif note.name == "deep_think.iteration":
+        data, name = note.data, note.name
+        if name == "deep_think.iteration":
             result = msgspec.convert(data, IterationResult)
-            home = self.homes[result.branches[0].node]
+            home = self.homes[note.at] = self.homes[result.branches[0].node]
             home.iterations.append(result)
             home.branches, home.failed = {}, ""
-            self.homes[note.at] = home
-        elif note.name == "deep_think.ended" and note.at in self.homes:
-            home = self.homes[note.at]
-            home.answered, home.stop = data["iteration"], data["stop"]
+            return
+        if name in ("deep_think.clamped", "deep_think.shortened"):
+            self._begun_at(note.at)
+        if (found := self.homes.get(note.at)) is None:
+            return
+        now = len(found.iterations) + 1
+        match name.removeprefix("deep_think."):
+            case "clamped":
+                found.clamped.append(Clamped(data["field"], data["given"], data["used"]))
+            case "assumed":
+                found.fallbacks.append(Fallback(data["what"], now, note.at, data["error"] or ""))
+                found.say(note.at, assumed=True)
+            case "left_out":
+                found.left_out.append(LeftOut(now, data["given"], data["used"]))
+            case "truncated":
+                found.cut_off.append(CutOff(data["what"], now, note.at))
+                if data["what"] == "develop":
+                    found.say(parent_of(note.at) or "", truncated=True, assumed=True)
+            case "matched" | "rescaled":
+                found.unsure.append(Unsure(now, data["why"]))
+            case "shortened":
+                facts = (data[name] for name in ("what", "text", "branch", "shown", "of"))
+                found.shortened.append(Shortened(now, *facts))
+            case "ended":
+                found.answered, found.stop = data["iteration"], data["stop"]

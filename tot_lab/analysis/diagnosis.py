@@ -185,7 +185,8 @@ def _lost_at(facts: _Facts) -> int | None:
 def _marked_wrong(facts: _Facts) -> Iterator[Finding]:
     wrong = _marked(facts, [facts.run.tree[id] for id in facts.run.solution_path], "wrong")
     if wrong:
-        text = f"The answer rests on {_count(wrong, 'thought')} that {_are(wrong)} marked wrong."
+        are = "is" if len(wrong) == 1 else "are"
+        text = f"The answer rests on {_count(wrong, 'thought')} that {are} marked wrong."
         yield Finding("marked_wrong", text, _of(wrong))
 
 
@@ -573,10 +574,6 @@ def _of(nodes: Iterable[Node]) -> tuple[str, ...]:
 def _count(things: Sequence[object], noun: str) -> str:
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{len(things)} {noun if len(things) == 1 else plural}"
-
-
-def _are(things: Sequence[object]) -> str:
-    return "is" if len(things) == 1 else "are"
 
 
 def _reason(row: CallRow) -> str:

@@ -69,7 +69,7 @@ def rehearse(strategy: Strategy, run: Run, rates: RatesOfCall | None, limit: flo
 
     assert run.task is not None
     try:
-        _carry_out(thinking_of(strategy, run.task, roles_from(run.header.roles)), answer)
+        carry_out(thinking_of(strategy, run.task, roles_from(run.header.roles)), answer)
     except TooMuch:
         return float("inf")
     return used
@@ -102,7 +102,7 @@ def _played_calls(strategy: Strategy, task: Task, player: Any, limit: int) -> in
             return end.value  # type: ignore[no-any-return]
         raise TooMuch  # it waits for something
 
-    _carry_out(thinking_of(strategy, task, {}), answer)
+    carry_out(thinking_of(strategy, task, {}), answer)
     return calls
 
 
@@ -165,7 +165,7 @@ def _length(call: Call) -> int:
     return sum(len(message.content) for message in call.messages)
 
 
-def _carry_out(thinking: Thinking[Any], answer: Callable[[Call], Reply]) -> Any:
+def carry_out(thinking: Thinking[Any], answer: Callable[[Call], Reply]) -> Any:
     """Run a strategy to its end, one branch after the other and without budgets."""
     value: Any = None
     while True:
@@ -179,9 +179,9 @@ def _carry_out(thinking: Thinking[Any], answer: Callable[[Call], Reply]) -> Any:
             case Effect():
                 value = answer(step.call)
             case Gather():
-                value = [_carry_out(branch, answer) for branch in step.branches]
+                value = [carry_out(branch, answer) for branch in step.branches]
             case WithBudget():
-                value = _carry_out(step.thinking, answer)
+                value = carry_out(step.thinking, answer)
             case Request():
                 value = default_answer(step)
             case _:

@@ -14,7 +14,7 @@ from tot_lab.core.parts import InvalidSettings, Part, known_names
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
-from tot_lab.strategies import AnswerRule, Evaluator, Proposer, Search, Stop
+from tot_lab.strategies.search import AnswerRule, Evaluator, Proposer, Search, Stop
 
 MAX_CALLS = 10_000
 """The most calls that a search may make after a request has changed its settings."""

@@ -21,7 +21,10 @@ from tot_lab.lab.settings import Settings
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.run import Run
 from tot_lab.runtime.blocking import blocking
-from tot_lab.strategies import DeepThink, GatherThenThink, ResearchDelegate, presets
+from tot_lab.strategies import presets
+from tot_lab.strategies.deep_think import DeepThink
+from tot_lab.strategies.gather_then_think import GatherThenThink
+from tot_lab.strategies.research import ResearchDelegate
 
 PRESETS: dict[str, Callable[[], DeepThink]] = {
     "quick": presets.deep_think_quick,

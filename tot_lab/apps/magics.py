@@ -41,7 +41,7 @@ from tot_lab.lab.context import SessionMemory, format_value, join_context, read_
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.settings import Settings
 from tot_lab.record.run import Run
-from tot_lab.tools.named import domain_tools
+from tot_lab.tools.toolbox import domain_tools
 from tot_lab.views.progress import Progress, pluralize
 
 PERIOD = 0.2

@@ -1,14 +1,15 @@
 """Exact arithmetic for number games: expressions, and how hard 24 is to reach.
 
 Text is parsed, never evaluated as code, and all numbers are fractions: `8 / (3 - 8 / 3)` is exactly 24,
-unlike with floats. The parser is one loop with two stacks and a length limit, so its time is bounded for
-every text.
+unlike with floats. A length limit bounds the time for every text.
 """
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
@@ -37,7 +38,12 @@ _TIMES = re.compile(r"(?<=[\d)])([ \t]{0,4})[xX](?=[ \t]{0,4}[-\d(])")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/()]", re.ASCII)
 _NUMBER = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?:/(\d{1,9}(?:\.\d{1,9})?))?", re.ASCII)
 _DIGITS = re.compile(r"[0-9]++")
-_STRENGTH = {"+": 1, "-": 1, "*": 2, "/": 2, "neg": 3}
+_COMPUTE: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 
 
 def plain(text: str) -> str:
@@ -96,70 +102,33 @@ def joined(a: Fraction, op: str, b: Fraction) -> Fraction | None:
 def value_of(expression: str) -> tuple[Fraction, list[Fraction]] | None:
     """The value of `expression`, and its numbers in order. `None` if it is not valid.
 
-    Valid are + - * /, a minus before a term, parentheses (round or square) and decimal numbers, up to 500
-    characters.
+    Valid are + - * /, a minus before a term, parentheses (round or square, up to 199 nested) and decimal
+    numbers, up to 500 characters.
     """
-    tokens = _tokens(expression)
-    sums = _Sums()
-    if tokens is None or not all(map(sums.take, tokens)) or not sums.close():
-        return None
-    return sums.values[0], sums.numbers
-
-
-def _tokens(expression: str) -> list[str] | None:
     if len(expression) > LONGEST_EXPRESSION:
         return None
-    text = plain(expression.replace("[", "(").replace("]", ")")).strip()
+    text = plain(expression.replace("[", "(").replace("]", ")"))
     tokens = _TOKEN.findall(text)
-    return tokens if "".join(tokens) == "".join(text.split()) else None
+    if "".join(tokens) != "".join(text.split()):
+        return None
+    numbers = [Fraction(token) for token in tokens if token[0].isdigit()]
+    # Python reads the structure only. Blanks keep `* *` from becoming an operator of Python.
+    source = " ".join("n" if token[0].isdigit() else token for token in tokens)
+    try:
+        return _computed(ast.parse(source, mode="eval").body, iter(numbers)), numbers
+    except (ArithmeticError, MemoryError, RecursionError, SyntaxError, KeyError):
+        return None
 
 
-class _Sums:
-    """Two stacks, values and pending operators (Dijkstra's shunting-yard algorithm). The methods return
-    `False` if the expression is not valid.
-    """
-
-    def __init__(self) -> None:
-        self.numbers: list[Fraction] = []
-        self.values: list[Fraction] = []
-        self.waiting: list[str] = []  # operators and open parentheses
-        self.operand_next = True
-
-    def take(self, token: str) -> bool:
-        return self._operand(token) if self.operand_next else self._operator(token)
-
-    def close(self) -> bool:
-        return not self.operand_next and self._apply(0) and not self.waiting
-
-    def _operand(self, token: str) -> bool:
-        if token in "(-":
-            self.waiting.append("neg" if token == "-" else token)
-            return True
-        if token in ")+*/":
-            return False
-        self.numbers.append(Fraction(token))
-        self.values.append(self.numbers[-1])
-        self.operand_next = False
-        return True
-
-    def _operator(self, token: str) -> bool:
-        if token in OPERATORS:
-            self.operand_next = True
-            applied = self._apply(_STRENGTH[token])
-            self.waiting.append(token)
-            return applied
-        return token == ")" and self._apply(0) and bool(self.waiting) and self.waiting.pop() == "("
-
-    def _apply(self, strength: int) -> bool:
-        """Apply pending operators of at least this strength, back to the last open parenthesis."""
-        while self.waiting and self.waiting[-1] != "(" and _STRENGTH[self.waiting[-1]] >= strength:
-            op = self.waiting.pop()
-            last = self.values.pop()
-            value = -last if op == "neg" else joined(self.values.pop(), op, last)
-            if value is None:
-                return False
-            self.values.append(value)
-        return True
+def _computed(node: ast.AST, numbers: Iterator[Fraction]) -> Fraction:
+    match node:
+        case ast.Name():
+            return next(numbers)
+        case ast.UnaryOp(ast.USub(), inner):
+            return -_computed(inner, numbers)
+        case ast.BinOp(left, op, right):
+            return _COMPUTE[type(op)](_computed(left, numbers), _computed(right, numbers))
+    raise SyntaxError
 
 
 # How hard 24 is to reach. Numbers are (numerator, denominator) pairs here, three times as fast as Fraction:

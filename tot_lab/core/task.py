@@ -13,7 +13,7 @@ import msgspec
 from pydantic import AfterValidator, ConfigDict, Field, SerializeAsAny
 
 from tot_lab.core.calls import TokenLogprob
-from tot_lab.core.parts import Part, PydanticModel, UserFunction
+from tot_lab.core.parts import Part, PydanticModel, UserFunction, class_of
 from tot_lab.core.reading.answers import concluded_answer
 from tot_lab.core.reading.lists import read_list
 from tot_lab.core.reading.scores import read_label, read_label_logprobs, read_score, read_scores
@@ -354,6 +354,13 @@ class LabContext(PydanticModel):
 
     session_id: str = ""
     """In which session it works."""
+
+
+def make_task(kind: str, *given: Any, **settings: Any) -> Task:
+    """Make a task with the factory of the domain of that kind."""
+    make = class_of(kind, Domain).task_factory()
+    assert make is not None
+    return make(*given, **settings)
 
 
 class Task(PydanticModel):

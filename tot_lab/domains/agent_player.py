@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -63,81 +62,11 @@ _LISTED = re.compile(r"^(s\d+)\b[^\n]*\[\w+\]", re.M)
 _HAND = re.compile(r"^Numbers: (\d+ \d+ \d+ \d+)$", re.M)
 
 
-# A problem as a chain of values, each of which depends on earlier ones.
+# A problem as a chain of values, each of which depends on earlier ones. In the methods, `k` is the index of a
+# value, and `known` contains the values found so far, as texts.
 
 
-class _Chain(ABC):
-    """A problem whose solution is a chain of `count` values, as texts.
-
-    In the methods, `k` is the index of a value, and `known` contains the values found so far.
-    """
-
-    count: int
-    tools: frozenset[str]
-
-    @abstractmethod
-    def subject(self, k: int, known: Sequence[str]) -> str:
-        """Describe value `k`. Earlier values that are not known are referred to as s1, s2, …"""
-
-    def outline(self, k: int) -> str:
-        """Describe how to find value `k`. Earlier values are referred to as s1, s2, …"""
-        return f"s{k + 1} = {self.subject(k, [])}"
-
-    @abstractmethod
-    def value(self, k: int, known: Sequence[str]) -> str:
-        """Return the correct value `k`, assuming that `known` is correct."""
-
-    @abstractmethod
-    def statement(self, k: int, known: Sequence[str], value: str) -> str:
-        """Return a step that states value `k`."""
-
-    @abstractmethod
-    def find(self, k: int, known: Sequence[str], text: str) -> str | None:
-        """Return value `k` as stated in `text`, or `None`."""
-
-    @abstractmethod
-    def wrong_value(self, value: str, k: int, random: Random) -> str:
-        """Return a wrong alternative to `value`."""
-
-    @abstractmethod
-    def wrong_step(self, k: int, known: Sequence[str], random: Random) -> str:
-        """Return a step that does not help."""
-
-    @abstractmethod
-    def tool_call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
-        """Return the next tool to call for value `k`, and its arguments."""
-
-    @abstractmethod
-    def useless_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
-        """Return a tool call that does not help."""
-
-    @abstractmethod
-    def plan_step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
-        """Return a step of a plan for value `k`. Unknown values are references to earlier steps."""
-
-    @abstractmethod
-    def same(self, one: str, other: str) -> bool:
-        """Return whether two answers are equal."""
-
-    def known_values(self, text: str) -> list[str]:
-        """Return the first values that `text` states, right or wrong."""
-        known: list[str] = []
-        while len(known) < self.count:
-            value = self.find(len(known), known, text)
-            if value is None:
-                break
-            known.append(value)
-        return known
-
-    def true_values(self) -> list[str]:
-        """Return all right values."""
-        known: list[str] = []
-        while len(known) < self.count:
-            known.append(self.value(len(known), known))
-        return known
-
-
-class _Sums(_Chain):
+class _Sums:
     """An arithmetic word problem."""
 
     tools = frozenset({"calculator"})
@@ -147,32 +76,40 @@ class _Sums(_Chain):
         self.count = len(problem.steps)
 
     def value(self, k: int, known: Sequence[str]) -> str:
+        """Return the correct value `k`, assuming that `known` is correct."""
         left, op, right = self.subject(k, known).split()
         return str(joined(Fraction(left), op, Fraction(right)) or 0)
 
     def statement(self, k: int, known: Sequence[str], value: str) -> str:
+        """Return a step that states value `k`."""
         return f"{self.subject(k, known)} = {value}"
 
     def find(self, k: int, known: Sequence[str], text: str) -> str | None:
+        """Return value `k` as stated in `text`, or `None`."""
         stated = _equation(self.subject(k, known)).findall(text)
         return stated[-1] if stated else None
 
     def wrong_value(self, value: str, k: int, random: Random) -> str:
+        """Return a wrong alternative to `value`."""
         place = len(value) - random.randint(1, (len(value) + 1) // 2)  # Changes one digit of the lower half.
         return value[:place] + random.choice("123456789".replace(value[place], "")) + value[place + 1 :]
 
     def wrong_step(self, k: int, known: Sequence[str], random: Random) -> str:
+        """Return a step that does not help."""
         expression = self._wrong(k, known, random)
         left, op, right = expression.split()
         return f"{expression} = {joined(Fraction(left), op, Fraction(right)) or 0}"
 
     def tool_call(self, k: int, known: Sequence[str], text: str) -> tuple[str, dict[str, str]]:
+        """Return the next tool to call for value `k`, and its arguments."""
         return "calculator", {"expression": self.subject(k, known)}
 
     def useless_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
+        """Return a tool call that does not help."""
         return "calculator", {"expression": self._wrong(k, known, random)}
 
     def plan_step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
+        """Return a step of a plan for value `k`. Unknown values are references to earlier steps."""
         expression = re.sub(r"\bs\d+\b", r"{{from_step:\g<0>}}", self.subject(k, known))
         step: dict[str, Any] = {"title": f"calculation {k + 1}", "instruction": f"Calculate {expression}."}
         if "calculator" in has:
@@ -185,9 +122,11 @@ class _Sums(_Chain):
         return {**step, "type": "analysis"}
 
     def same(self, one: str, other: str) -> bool:
+        """Return whether two answers are equal."""
         return last_number(one) is not None and last_number(one) == last_number(other)
 
     def subject(self, k: int, known: Sequence[str]) -> str:
+        """Describe value `k`. Earlier values that are not known are referred to as s1, s2, …"""
         left, op, right = self.problem.steps[k].split()
         values = {**{name: str(value) for name, value in self.problem.given.items()}}
         values |= {f"s{number}": value for number, value in enumerate(known, 1)}
@@ -200,8 +139,8 @@ class _Sums(_Chain):
         return f"{left} {random.choice([sign for sign in '+-*' if sign != op])} {right}"
 
 
-class _Lookups(_Chain):
-    """A question over documents."""
+class _Lookups:
+    """A question over documents, with the methods of `_Sums`."""
 
     tools = frozenset({"search", "open"})
 
@@ -272,6 +211,30 @@ class _Lookups(_Chain):
         return relation.question.format(x=self._thing_before(k, known).phrase if len(known) >= k else f"s{k}")
 
 
+_Chain = _Sums | _Lookups
+
+
+def _outline(chain: _Chain, k: int) -> str:
+    """Describe how to find value `k`. Earlier values are referred to as s1, s2, …"""
+    return f"s{k + 1} = {chain.subject(k, [])}"
+
+
+def _known_values(chain: _Chain, text: str) -> list[str]:
+    """Return the first values that `text` states, right or wrong."""
+    known: list[str] = []
+    while len(known) < chain.count and (value := chain.find(len(known), known, text)) is not None:
+        known.append(value)
+    return known
+
+
+def _true_values(chain: _Chain) -> list[str]:
+    """Return all right values."""
+    known: list[str] = []
+    while len(known) < chain.count:
+        known.append(chain.value(len(known), known))
+    return known
+
+
 class _Responder(Responder["SimAgent"]):
     """Works on the problem in a conversation, from the values known so far."""
 
@@ -306,8 +269,8 @@ class _Responder(Responder["SimAgent"]):
     @cached_property
     def known(self) -> list[str]:
         """The known values. In a proposal, values in later results of tools are not counted."""
-        return self.chain.known_values(
-            _first_turns(self.call) if self.form in ("propose", "sample") else self.text
+        return _known_values(
+            self.chain, _first_turns(self.call) if self.form in ("propose", "sample") else self.text
         )
 
     def understands(self) -> bool:
@@ -339,12 +302,12 @@ class _Responder(Responder["SimAgent"]):
         if planned == self.chain.count:
             return f"Then the answer is s{planned}."
         if self._chooses_right(planned):
-            return self.chain.outline(planned)
-        return self.chain.outline(self.random.randrange(self.chain.count)).replace("s1 =", "s0 =")
+            return _outline(self.chain, planned)
+        return _outline(self.chain, self.random.randrange(self.chain.count)).replace("s1 =", "s0 =")
 
     def _outline_count(self, text: str) -> int:
         """Return the number of leading values whose outline is in `text`."""
-        outlines = map(self.chain.outline, range(self.chain.count))
+        outlines = (_outline(self.chain, k) for k in range(self.chain.count))
         return next((k for k, outline in enumerate(outlines) if outline not in text), self.chain.count)
 
     def answer(self) -> str:
@@ -372,7 +335,7 @@ class _Responder(Responder["SimAgent"]):
 
     def _chooses_right(self, k: int) -> bool:
         """Return whether the agent chooses the right step for value `k`."""
-        outlined = k < self.chain.count and self.chain.outline(k) in self.text
+        outlined = k < self.chain.count and _outline(self.chain, k) in self.text
         return self.succeeds(twice=outlined)
 
     # Judgements.
@@ -404,7 +367,7 @@ class _Responder(Responder["SimAgent"]):
         return 1.0 if believed and final_answer(candidate) is not None else self.score_of(believed)
 
     def _is_right(self, before: str, candidate: str) -> bool:
-        chain, right = self.chain, self.chain.true_values()
+        chain, right = self.chain, _true_values(self.chain)
         stated = final_answer(candidate)
         if stated is not None:
             return chain.same(stated, right[-1])
@@ -414,7 +377,7 @@ class _Responder(Responder["SimAgent"]):
             or candidate == f"Then the answer is s{chain.count}."
         ):
             return True
-        known, now = chain.known_values(before), chain.known_values(f"{before}\n{candidate}")
+        known, now = _known_values(chain, before), _known_values(chain, f"{before}\n{candidate}")
         return len(now) > len(known) and now == right[: len(now)]
 
     # Acting.
@@ -467,23 +430,23 @@ class _Responder(Responder["SimAgent"]):
         """Return SATISFIED, or UNSATISFIED with a lesson."""
         given = _GIVEN.search(self.text)
         answer = (given[1] if given else final_answer(self.text)) or ""
-        right = self.chain.same(answer, self.chain.true_values()[-1])
+        right = self.chain.same(answer, _true_values(self.chain)[-1])
         if right == self.notices():
             return f"SATISFIED: I checked the steps, and {answer} follows from them."
-        lesson = self.chain.outline(self.random.randrange(self.chain.count))
+        lesson = _outline(self.chain, self.random.randrange(self.chain.count))
         if self.notices():
-            lesson = "\n".join(map(self.chain.outline, range(self.chain.count)))
+            lesson = "\n".join(_outline(self.chain, k) for k in range(self.chain.count))
         return (
             f"UNSATISFIED: {answer or 'no answer'} does not follow. Look each step up; the way is\n{lesson}"
         )
 
     def review(self) -> str:
         """Return whether a plan has reached its goal, and the answer."""
-        known = self.chain.known_values(_resolve(self.text))
+        known = _known_values(self.chain, _resolve(self.text))
         if len(known) == self.chain.count and self.notices():
             return f"SATISFIED: all that was asked for is known.\nAnswer: {known[-1]}"
         if len(known) == self.chain.count or self.notices():
-            lacking = self.chain.outline(min(len(known), self.chain.count - 1))
+            lacking = _outline(self.chain, min(len(known), self.chain.count - 1))
             return f"UNSATISFIED: this is still to be found out: {lacking}"
         values, _ = self._finish(self.player.unaided)
         return f"SATISFIED: it is done.\nAnswer: {values[-1]}"
@@ -492,7 +455,7 @@ class _Responder(Responder["SimAgent"]):
         """Return the progress so far, and the next step."""
         k = len(self.known)
         lacking = (
-            self.chain.outline(k) if k < self.chain.count and self._chooses_right(k) else "give the answer"
+            _outline(self.chain, k) if k < self.chain.count and self._chooses_right(k) else "give the answer"
         )
         return f"{k} of {self.chain.count} things are known; the course is right.\nNext: {lacking}"
 
@@ -513,7 +476,7 @@ class _Responder(Responder["SimAgent"]):
     def plan(self) -> str:
         """Return steps for the unknown values. Their numbers continue those of existing steps."""
         first = len(set(_LISTED.findall(self.text)))
-        known = self.chain.known_values(_resolve(self.text))
+        known = _known_values(self.chain, _resolve(self.text))
         begin = min(len(known), self.chain.count - 1)
         return self._steps([(k, f"s{first + k - begin + 1}") for k in range(begin, self.chain.count)], known)
 
@@ -523,7 +486,7 @@ class _Responder(Responder["SimAgent"]):
         """Return the incomplete steps rewritten, or replacements for them."""
         if "Write other steps in place" in self.text:
             return self.plan()
-        known = self.chain.known_values(_resolve(self.text))
+        known = _known_values(self.chain, _resolve(self.text))
         places = enumerate(OPEN_STEP.findall(self.text), len(known))
         return self._steps([(min(k, self.chain.count - 1), id) for k, id in places], known)
 

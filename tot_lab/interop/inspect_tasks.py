@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import lru_cache
 from math import isnan
 from typing import Any
@@ -153,7 +153,7 @@ class _Grader:
         Raises:
             ValueError: If its value is no grade.
         """
-        score = _in_own_thread(self._score(answer))
+        score = asyncio.run_coroutine_threadsafe(self._score(answer), _loop()).result()
         if score is None or (isinstance(score.value, float) and isnan(score.value)):
             return None
         grade = grade_of(score.value)
@@ -193,10 +193,6 @@ def mark_choice(state: Any, answer: str) -> None:
     stated = stated_choice(answer, labels) if labels else None
     for number, label in enumerate(labels):
         state.choices.mark_choice(number, label == stated)
-
-
-def _in_own_thread(work: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run_coroutine_threadsafe(work, _loop()).result()
 
 
 @lru_cache(maxsize=1)

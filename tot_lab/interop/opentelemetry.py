@@ -1,6 +1,6 @@
 """Traces of runs for receivers of OpenTelemetry: Phoenix, Langfuse, Jaeger, a collector.
 
-    records → `RunSpans` (`spans.py`) → `Receiver` (`otlp.py`)
+    records → `RunSpans` (`spans.py`) → `Receiver`
 
 A live run only puts its records into a queue, and a thread does the rest. A receiver that fails or is too
 slow costs the run its trace, with one warning, and nothing else: `send` sends the whole run from its journal.
@@ -9,20 +9,241 @@ slow costs the run its trace, with one warning, and nothing else: `send` sends t
 from __future__ import annotations
 
 import atexit
+import http.client
+import json
 import queue
+import re
 import threading
 import time
+import urllib.error
+import urllib.request
 import warnings
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from email.message import Message
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
+from tot_lab._version import __version__
 from tot_lab.core.calls import format_error
+from tot_lab.core.extras import requires
 from tot_lab.core.records import Line
-from tot_lab.interop.otlp import SPANS, Receiver
-from tot_lab.interop.spans import RunSpans, Span
+from tot_lab.core.scrubbing import scrubbed, secrets_in_environment
+from tot_lab.interop.spans import RunSpans, Score, Span
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run, expect_run
+
+# A receiver of OTLP over HTTP: spans in protobuf, and their scores if the receiver is Phoenix. Whatever is
+# not a receiver's consent is an error: another status, a redirect, a web page, spans that were rejected. No
+# error shows credentials.
+
+
+TRACES, SCORES = "/v1/traces", "/v1/span_annotations"
+"""Where receivers take in spans, and Phoenix takes in scores."""
+
+SPANS, BYTES, AT_ONCE = 512, 4_000_000, 1000
+"""The most spans and bytes of one request, and the most scores."""
+
+TIMEOUT = 10.0
+"""Seconds until a receiver must have replied."""
+
+PAUSES = (0.5, 1.0, 2.0)
+"""Seconds before each further try of a request that found the receiver busy or not running."""
+
+_LONGEST = 100_000  # bytes of a reply that are read
+_BUSY = (429, 502, 503, 504)
+_PHOENIX = "x-phoenix-server-version"
+"""A header of all replies of Phoenix."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would become a GET that sends nothing, and would take the credentials along."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirect)
+
+
+class Receiver:
+    """A receiver of OTLP over HTTP.
+
+    Attributes:
+        url: Its address without credentials.
+        secrets: What no span may contain: its credentials and the secrets of the environment.
+
+    Raises:
+        ValueError: If `url` is not such an address.
+        ImportError: If the package `opentelemetry-proto` is not installed.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+            shown = re.split("[?#]", url.rpartition("@")[2])[0]
+            raise ValueError(
+                f"url must be the address of a receiver such as http://localhost:6006: got {shown!r}."
+            )
+        self.url = f"{parts.scheme}://{host}{parts.path.rstrip('/').removesuffix(TRACES)}"
+        self._headers = {"User-Agent": f"tot_lab/{__version__}", **headers}
+        credentials = [*headers.values(), *(value.split()[-1] for value in headers.values() if value.split())]
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+            credentials += [pair, unquote(parts.password or "")]
+        self._credentials = [value for value in credentials if len(value) > 3]
+        self._is_phoenix = False
+        try:
+            import opentelemetry.proto.collector.trace.v1.trace_service_pb2 as service  # noqa: PLC0415  an extra
+            import opentelemetry.proto.trace.v1.trace_pb2 as trace  # noqa: PLC0415
+        except ModuleNotFoundError:
+            raise ImportError(f"{requires('OpenTelemetry', 'opentelemetry-proto', 'otel')}.") from None
+        self._service, self._trace = service, trace
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(sorted({*self._credentials, *secrets_in_environment()}, key=len, reverse=True))
+
+    def send(self, spans: Iterable[tuple[bytes, Span]]) -> None:
+        """Send spans, each with the id of its trace.
+
+        Raises:
+            ConnectionError: If not all of them were accepted. The message names the reason.
+        """
+        for batch in self._batches(spans):
+            request = self._service.ExportTraceServiceRequest()
+            group = request.resource_spans.add()
+            names = {"service.name": "tot_lab", "openinference.project.name": "tot_lab"}
+            _add(group.resource.attributes, names)
+            group.scope_spans.add(scope={"name": "tot_lab", "version": __version__}, spans=batch)
+            reply = self._post(TRACES, request.SerializeToString(), "application/x-protobuf")
+            self._expect_all_taken(*reply)
+
+    def send_scores(self, scores: Sequence[Score]) -> None:
+        """Send scores of spans as annotations, if the receiver of the spans was Phoenix. Others have no place
+        for them, and have them as events of the spans.
+
+        Raises:
+            ConnectionError: If they were not accepted. The message names the reason.
+        """
+        for start in range(0, len(scores) if self._is_phoenix else 0, AT_ONCE):
+            data = [_annotation(score) for score in scores[start : start + AT_ONCE]]
+            self._post(SCORES, json.dumps({"data": data}).encode(), "application/json")
+
+    def _batches(self, spans: Iterable[tuple[bytes, Span]]) -> Iterator[list[Any]]:
+        batch: list[Any] = []
+        size = 0
+        for trace, span in spans:
+            made = self._span(trace, span)
+            more = made.ByteSize()
+            if batch and (len(batch) == SPANS or size + more > BYTES):
+                yield batch
+                batch, size = [], 0
+            batch.append(made)
+            size += more
+        if batch:
+            yield batch
+
+    def _expect_all_taken(self, headers: Message, body: bytes) -> None:
+        self._is_phoenix, kind = _PHOENIX in headers, headers.get_content_type()
+        if kind == "text/html":
+            raise ConnectionError(f"{self.url}{TRACES} is a web page and no receiver of OTLP.")
+        if kind != "application/x-protobuf":
+            return
+        try:
+            result = self._service.ExportTraceServiceResponse.FromString(body).partial_success
+        except Exception as error:  # protobuf's own
+            raise ConnectionError(self._failed(format_error(error))) from None
+        if result.rejected_spans:
+            why = f"{result.rejected_spans} spans were rejected: {result.error_message}"
+            raise ConnectionError(self._failed(why))
+
+    def _post(self, path: str, data: bytes, kind: str) -> tuple[Message, bytes]:
+        """Return the headers and the content of the reply."""
+        headers = {**self._headers, "Content-Type": kind}
+        request = urllib.request.Request(f"{self.url}{path}", data, headers)
+        for pause in (*PAUSES, None):
+            try:
+                with _OPENER.open(request, timeout=TIMEOUT) as reply:
+                    return reply.headers, reply.read(_LONGEST)
+            except urllib.error.HTTPError as error:
+                with error:
+                    body = error.read(500).decode(errors="replace")
+                if pause is None or error.code not in _BUSY:
+                    why = f"HTTP {error.code} {error.reason}: {body}"
+                    raise ConnectionError(self._failed(why)) from None
+            except (OSError, http.client.HTTPException) as error:
+                reason = getattr(error, "reason", error)
+                if pause is None or not isinstance(reason, ConnectionError):
+                    why = format_error(reason) if isinstance(reason, Exception) else str(reason)
+                    raise ConnectionError(self._failed(why)) from None
+            time.sleep(pause)
+        raise AssertionError
+
+    def _failed(self, why: str) -> str:
+        return f"{self.url}: the trace was not accepted: {scrubbed(why, *self._credentials)}"
+
+    # Protobuf.
+
+    def _span(self, trace: bytes, span: Span) -> Any:
+        kind = self._trace.Span.SpanKind
+        made = self._trace.Span(
+            trace_id=trace,
+            span_id=span.id,
+            parent_span_id=span.parent or b"",
+            name=span.name,
+            kind=kind.SPAN_KIND_CLIENT if span.is_request else kind.SPAN_KIND_INTERNAL,
+            start_time_unix_nano=span.start,
+            end_time_unix_nano=max(span.start, span.end),
+        )
+        _add(made.attributes, span.attributes)
+        for name, at, held in span.events:
+            _add(made.events.add(name=name, time_unix_nano=at).attributes, held)
+        for id, held in span.links:
+            _add(made.links.add(trace_id=trace, span_id=id).attributes, held)
+        if span.error is not None:
+            made.status.code, made.status.message = self._trace.Status.STATUS_CODE_ERROR, span.error
+        return made
+
+
+def _add(pairs: Any, attributes: Mapping[str, Any]) -> None:
+    """Add the attributes that have a value to a list of protobuf."""
+    for name, value in attributes.items():
+        if value is not None:
+            pair = pairs.add()
+            pair.key = name
+            _set(pair.value, value)
+
+
+def _set(place: Any, value: Any) -> None:
+    if isinstance(value, bool):
+        place.bool_value = value
+    elif isinstance(value, int) and -(2**63) <= value < 2**63:
+        place.int_value = value
+    elif isinstance(value, float):
+        place.double_value = value
+    elif isinstance(value, list | tuple):
+        place.array_value.SetInParent()
+        for each in value:
+            _set(place.array_value.values.add(), each)
+    else:
+        place.string_value = str(value)
+
+
+def _annotation(score: Score) -> dict[str, Any]:
+    """Return a score as Phoenix takes it in. One with the same span, name and identifier replaces it."""
+    return {
+        "span_id": score.span.hex(),
+        "name": score.name,
+        "annotator_kind": "LLM" if score.by_model else "CODE",
+        "result": {"score": score.score, "label": score.label},
+        "identifier": f"tot_lab {score.number}",
+    }
+
 
 QUEUE = 100_000
 """Records that may wait for the thread that sends them."""

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from tot_lab.core.calls import Model
-from tot_lab.core.files import config_folder
+from tot_lab.core.files import config_folder, read_regular
 from tot_lab.core.parts import Part, PydanticModel, known_names, map_parts
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.thinking import Budget
-from tot_lab.lab.places import FILE, PREFIX, SettingsError, SettingsSource, in_file, settings_files
 from tot_lab.models.model_table import is_in_table
 from tot_lab.models.named import model_named
 from tot_lab.models.providers import (
@@ -37,7 +37,72 @@ from tot_lab.models.providers import (
     whole_name,
 )
 from tot_lab.models.stack import Endpoint, is_model
-from tot_lab.strategies import ResearchDelegate
+from tot_lab.strategies.research import ResearchDelegate
+
+# The places of settings: an option, the environment, and files. A project file may come from a stranger's
+# repository. Files of other users are ignored.
+
+
+FILE = "tot_lab.toml"
+"""Name of a settings file."""
+
+PREFIX = "TOT_LAB_"
+"""Prefix of the environment variables."""
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used. The message names its place and the setting."""
+
+
+class SettingsSource(NamedTuple):
+    """The settings of one place. `is_project` is true for a file that is not the user's own."""
+
+    name: str
+    values: dict[str, Any]
+    is_project: bool = False
+
+
+DEFAULT = SettingsSource("default", {})
+"""The place of settings that nobody gave."""
+
+
+def settings_files(folder: Path) -> Iterator[Path]:
+    """Yield the nearest settings file in `folder` or above it, then the user's own."""
+    above = (place / FILE for place in (folder, *folder.parents))
+    nearest = next((path for path in above if path.is_file() and is_trusted_owner(path)), None)
+    own = config_folder() / FILE
+    if nearest is not None:
+        yield nearest
+    if own.is_file() and own != nearest:
+        yield own
+
+
+def is_trusted_owner(path: Path) -> bool:
+    """Whether a file belongs to this user or to the system.
+
+    In a shared folder anybody could add a file that sends prompts and a key to another server.
+    """
+    if not hasattr(os, "getuid") or path.stat().st_uid in (os.getuid(), 0):
+        return True
+    warnings.warn(f"{path}: ignored, since it belongs to another user.", RuntimeWarning, stacklevel=5)
+    return False
+
+
+def in_file(path: Path) -> SettingsSource:
+    """Return the settings in a file."""
+    try:
+        values = tomllib.loads(read_regular(path).decode())
+    except ValueError as error:  # invalid TOML or UTF-8
+        raise SettingsError(f"{path}: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: the file is nested too deeply.") from None
+    if isinstance(values.get("cache"), str):
+        values["cache"] = path.parent / Path(values["cache"]).expanduser()
+    for tool in values["tools"] if isinstance(values.get("tools"), list) else ():
+        if isinstance(tool, dict) and isinstance(tool.get("root"), str):
+            tool["root"] = str(path.parent / Path(tool["root"]).expanduser())
+    return SettingsSource(str(path), values, is_project=path != config_folder() / FILE)
+
 
 S = TypeVar("S", bound=Strategy)
 

@@ -31,9 +31,22 @@ from tot_lab.core.files import config_folder
 from tot_lab.core.policy import written
 from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
-from tot_lab.lab.model_settings import TABLES, ModelSettings, bound_keys, check, model_places, unknown
-from tot_lab.lab.places import DEFAULT, FILE, PREFIX, SettingsError, SettingsSource, in_file, settings_files
-from tot_lab.strategies import ResearchDelegate
+from tot_lab.lab.model_settings import (
+    DEFAULT,
+    FILE,
+    PREFIX,
+    TABLES,
+    ModelSettings,
+    SettingsError,
+    SettingsSource,
+    bound_keys,
+    check,
+    in_file,
+    model_places,
+    settings_files,
+    unknown,
+)
+from tot_lab.strategies.research import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
 _OTHERS = ("TOT_LAB_MODELS", "TOT_LAB_TOKEN")  # the folder of weights, and the token of `tot-lab serve`

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.core.logprobs import condensed
+from tot_lab.core.calls import Call, CallObserver, Reply, condensed
 from tot_lab.models.stack import Backend
 
 

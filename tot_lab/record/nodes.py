@@ -36,7 +36,7 @@ from tot_lab.core.records import (
     Thought,
     positions,
 )
-from tot_lab.core.task import Domain, Task
+from tot_lab.core.task import Domain, Task, make_task
 from tot_lab.record.journal import SCHEMA, Header, JournalError, encoder
 from tot_lab.record.run import Run
 
@@ -240,9 +240,7 @@ def question_task(question: str, answer: Any = None, *, id: str = "") -> Task | 
         return None
     if answer is None:
         return Task(domain=_general(), question=question, id=id)
-    make = class_of("general", Domain).task_factory()
-    assert make is not None
-    return make(question, answer=answer, grade="exact").model_copy(update={"id": id})
+    return make_task("general", question, answer=answer, grade="exact").model_copy(update={"id": id})
 
 
 def _shares(

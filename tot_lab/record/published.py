@@ -17,7 +17,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
@@ -28,7 +28,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Line, Note, Record, Scored, Thought, UnitInterval, positions
-from tot_lab.core.task import Domain, Task
+from tot_lab.core.task import Domain, Task, make_task
 from tot_lab.record.journal import SCHEMA, Header, JournalError
 from tot_lab.record.logs.common import contents
 from tot_lab.record.run import Run
@@ -38,11 +38,7 @@ GAME24, CROSSWORD = "published/game24", "published/crossword"
 """The domains of the tasks (`tot_lab.domains.published`)."""
 
 
-@lru_cache(maxsize=4096)
-def _published_task(problem: str) -> Task:
-    make = class_of(GAME24, Domain).task_factory()
-    assert make is not None
-    return make(problem)
+_published_task = lru_cache(maxsize=4096)(partial(make_task, GAME24))
 
 
 # The files.
@@ -154,13 +150,7 @@ def published(path: str | os.PathLike[str]) -> list[Run]:
             )
         except ValueError as error:
             raise JournalError(f"{path}, entry {number}: {error}") from None
-        # The same entry is the same run, wherever its file lies.
-        id = hashlib.sha256(msgspec.json.encode(raw)).hexdigest()[:8]
-        strategy = {"kind": "recorded", "name": records.name}
-        header = Header(
-            SCHEMA, __version__, id, "", records.task.settings(), strategy, unknown=records.unknown
-        )
-        runs.append(Run(header, lines_of(records.records)))
+        runs.append(recorded_run(records.task, records.name, records.records, raw, records.unknown))
     return runs
 
 
@@ -173,7 +163,17 @@ class _Converted(NamedTuple):
     unknown: tuple[Any, ...]
 
 
-def lines_of(records: Sequence[Record]) -> list[Line]:
+def recorded_run(
+    task: Task, name: str, records: Sequence[Record], entry: Any, unknown: tuple[Any, ...]
+) -> Run:
+    """Return the run of an entry. The same entry is the same run, wherever its file lies."""
+    id = hashlib.sha256(msgspec.json.encode(entry)).hexdigest()[:8]
+    strategy = {"kind": "recorded", "name": name}
+    header = Header(SCHEMA, __version__, id, "", task.settings(), strategy, unknown=unknown)
+    return Run(header, _lines_of(records), task=task)
+
+
+def _lines_of(records: Sequence[Record]) -> list[Line]:
     """Return the lines of a journal. A reply has the position of its call. Times are unknown and 0."""
     at = list(islice(positions(), len(records)))
     return [Line(at[place - (type(record) is Reply)], 0.0, record) for place, record in enumerate(records)]
@@ -219,7 +219,7 @@ class _Search:
         ids, texts, add = self._ids, self._texts, self.records.append
         fresh: list[tuple[str, float]] = []
         for y, children in children_of(step.ys, step.new_ys, step.values, depth - 1).items():
-            at = _id_of(ids, y, depth - 1)
+            at = id_of(ids, y, depth - 1)
             made = [whole[len(y) :] for whole, _ in children]
             if self.is_arithmetic and made:
                 made = [text.removesuffix("\n") for text in made]
@@ -237,7 +237,7 @@ class _Search:
                     fresh.append((id, value))
         self._evaluate(fresh)
         offered = {y: ids[y] for y in step.new_ys}
-        kept = dict.fromkeys(_id_of(offered, y, depth - 1) for y in step.select_new_ys)
+        kept = dict.fromkeys(id_of(offered, y, depth - 1) for y in step.select_new_ys)
         self.records += [Decided(id, "pruned", "not selected") for id, _ in fresh if id not in kept]
         self.records += [Decided(id, "kept") for id in kept]
         data = {"depth": depth, "kept": list(kept), "kept_scores": [self._scores[id] for id in kept]}
@@ -261,7 +261,7 @@ class _Search:
 
     def end(self, entry: Entry) -> None:
         """Add the end. The published search runs to its last level, even if it has found a solution."""
-        ranked = tuple(_id_of(self._ids, y, len(entry.steps)) for y in entry.ys)
+        ranked = tuple(id_of(self._ids, y, len(entry.steps)) for y in entry.ys)
         best = ranked[0] if ranked else None
         answer = None
         if best is not None:
@@ -296,9 +296,10 @@ def path_to(id: str, texts: Mapping[str, str]) -> list[str]:
     return [texts[".".join(numbers[:k])] for k in range(2, len(numbers) + 1)]
 
 
-def _id_of(ids: dict[str, str], y: str, number: int) -> str:
+def id_of(ids: Mapping[str, str], y: str, number: int) -> str:
+    """Return the id of a path. Raises `ValueError` if it was not proposed before."""
     if y not in ids:
-        raise ValueError(f"step {number}: the path {y[:80]!r} was never proposed")
+        raise ValueError(f"step {number}: the path {y[:80]!r} was never proposed.")
     return ids[y]
 
 

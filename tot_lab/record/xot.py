@@ -12,29 +12,34 @@ References:
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from tot_lab._version import __version__
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.files import open_regular
-from tot_lab.core.parts import class_of
 from tot_lab.core.records import Decided, Ended, Note, Record, Scored, Thought
-from tot_lab.core.task import Domain, Task
-from tot_lab.record.journal import SCHEMA, Header, JournalError
+from tot_lab.core.task import Task, make_task
+from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import contents
 from tot_lab.record.nodes import question_task
-from tot_lab.record.published import Evaluation, children_of, evaluation, lines_of, path_to, verdicts
+from tot_lab.record.published import (
+    Evaluation,
+    children_of,
+    evaluation,
+    id_of,
+    path_to,
+    recorded_run,
+    verdicts,
+)
 from tot_lab.record.run import Run
 from tot_lab.record.waiting import with_progress
 
@@ -119,21 +124,10 @@ class XoTLog:
                 records = _Records(task, entry, named.model, evaluations, multiple)
             except (ValueError, IndexError) as error:
                 raise JournalError(f"{path}, entry {number}: {error}") from None
-            # The same entry is the same run, wherever its file lies.
-            digest = hashlib.sha256(msgspec.json.encode((method, entry))).hexdigest()[:8]
             game = _GAMES.get(task.domain.kind, "unknown puzzles")
             name = ", ".join(filter(None, [f"published {method}", game, named.model, *named.settings]))
-            strategy = {"kind": "recorded", "name": name}
-            header = Header(
-                SCHEMA,
-                __version__,
-                digest,
-                "",
-                task.settings(),
-                strategy,
-                unknown=("prompts", "times", "calls"),
-            )
-            runs.append(Run(header, lines_of(records.records), task=task))
+            unknown = ("prompts", "times", "calls")
+            runs.append(recorded_run(task, name, records.records, (method, entry), unknown))
         if unnamed:
             warnings.warn(
                 f"{path}: {unnamed} of {len(runs)} answers cannot be graded, because the log names its "
@@ -280,9 +274,7 @@ def _task(question: str | None, idx: int) -> Task:
     kind = {4: "published/game24", 9: "published/npuzzle", 24: "published/cube"}.get(len(numbers))
     if kind is None:
         raise ValueError(f"a puzzle must have 4, 9 or 24 numbers: got {question[:80]!r}.")
-    make: Callable[..., Task] | None = class_of(kind, Domain).task_factory()
-    assert make is not None
-    task = make(" ".join(numbers))
+    task = make_task(kind, " ".join(numbers))
     if task.domain.kind != kind:  # the factory of the Princeton logs takes any text
         raise ValueError(f"a hand must be four integers from 1 to 13: got {question[:80]!r}.")
     return task
@@ -330,7 +322,7 @@ class _Records:
                 raise ValueError(
                     f"step {end.step} has {len(end.thoughts)} thoughts and {len(end.answer)} answers."
                 )
-            parents, replies = [self.id_of(y, end.step) for y in end.thoughts], end.answer
+            parents, replies = [id_of(self.ids, y, end.step) for y in end.thoughts], end.answer
             if end.step > len(levels):  # a level without a child is not in the log
                 for at in dict.fromkeys(parents):
                     self.call(at, "propose", "")
@@ -347,7 +339,7 @@ class _Records:
         fresh: list[str] = []
         values: Sequence[float | None] = step.values or [None] * len(step.new_ys)
         for y, made in children_of(step.ys, step.new_ys, values, step.step).items():
-            at = self.id_of(y, step.step)
+            at = id_of(self.ids, y, step.step)
             steps = [whole[len(y) :].removesuffix("\n") for whole, _ in made]
             self.call(at, "propose", separator.join(steps))
             for number, (text, (whole, value)) in enumerate(zip(steps, made, strict=True), self._born[at]):
@@ -364,7 +356,7 @@ class _Records:
                     scores[id] = score
                     add(Scored(id, score, raw, samples, "value"))
             self._born[at] += len(made)
-        kept = dict.fromkeys(self.id_of(y, step.step) for y in step.select_new_ys)
+        kept = dict.fromkeys(id_of(self.ids, y, step.step) for y in step.select_new_ys)
         self.records += [Decided(id, "pruned", "not selected") for id in fresh if id not in kept]
         self.records += [Decided(id, "kept") for id in kept]
         data = {"depth": depth, "kept": list(kept), "kept_scores": [scores.get(id) for id in kept]}
@@ -401,8 +393,3 @@ class _Records:
         sample = self._calls[at, purpose]
         self._calls[at, purpose] += 1
         self.records += [Call(at, purpose, (), sample), Reply(text, model=self.model)]
-
-    def id_of(self, y: str, step: int) -> str:
-        if y not in self.ids:
-            raise ValueError(f"step {step}: the path {y[:80]!r} was never proposed.")
-        return self.ids[y]

@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, NamedTuple
 import msgspec
 from pydantic import Field
 
-from tot_lab.core.calls import halts, stop_of
-from tot_lab.core.logprobs import confidences_of
+from tot_lab.core.calls import confidences_of, halts, stop_of
 from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task

@@ -23,12 +23,10 @@ from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import SampleCounter, Samples, Thinking
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.react import ReAct
-from tot_lab.strategies.search.children import score
 from tot_lab.strategies.search.evaluators import Evaluator, Joint, Value
 from tot_lab.strategies.search.expansion import expand
-from tot_lab.strategies.search.place import Place
-from tot_lab.strategies.search.proposers import Propose, Proposer, WithTools
-from tot_lab.strategies.search.sampling import Sampler, Unit, emit_as_list, error_in
+from tot_lab.strategies.search.proposers import Propose, Proposer, WithTools, score
+from tot_lab.strategies.search.sampling import Place, Sampler, Unit, emit_as_list, error_in
 from tot_lab.strategies.search.tree_of_thoughts import calls_per_expansion, closing_note
 
 RELIEF = 0.15

@@ -14,11 +14,11 @@ from tot_lab.tools.files import ReadFile as ReadFile
 from tot_lab.tools.files import WriteFile as WriteFile
 from tot_lab.tools.mcp import McpTool as McpTool
 from tot_lab.tools.mcp import mcp as mcp
-from tot_lab.tools.named import tools_named as tools_named
 from tot_lab.tools.python import Python as Python
 from tot_lab.tools.toolbox import Carrying as Carrying
 from tot_lab.tools.toolbox import NotReplayed as NotReplayed
 from tot_lab.tools.toolbox import Toolbox as Toolbox
+from tot_lab.tools.toolbox import tools_named as tools_named
 from tot_lab.tools.web import Found as Found
 from tot_lab.tools.web import SearchProvider as SearchProvider
 from tot_lab.tools.web import WebFetch as WebFetch

@@ -37,52 +37,13 @@ FORMULA = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
-_TAGS = frozenset(
-    [
-        "math",
-        "mrow",
-        "mi",
-        "mn",
-        "mo",
-        "mtext",
-        "mspace",
-        "mfrac",
-        "msqrt",
-        "mroot",
-        "msub",
-        "msup",
-        "msubsup",
-        "munder",
-        "mover",
-        "munderover",
-        "mtable",
-        "mtr",
-        "mtd",
-        "mstyle",
-        "menclose",
-        "mpadded",
-        "mphantom",
-    ]
+_TAG = re.compile(
+    "m(ath|row|i|n|o|text|space|frac|sqrt|root|su[bp]|subsup|under|over|underover|table|t[rd]|style|enclose|"
+    "padded|phantom)"
 )
-_ATTRIBUTES = frozenset(
-    [
-        "accent",
-        "columnalign",
-        "displaystyle",
-        "display",
-        "fence",
-        "form",
-        "linethickness",
-        "mathvariant",
-        "maxsize",
-        "minsize",
-        "movablelimits",
-        "notation",
-        "scriptlevel",
-        "separator",
-        "stretchy",
-        "width",
-    ]
+_ATTRIBUTE = re.compile(
+    "accent|columnalign|display(style)?|fence|form|linethickness|mathvariant|m(ax|in)size|movablelimits|"
+    "notation|scriptlevel|separator|stretchy|width"
 )
 _VALUE = re.compile(r"[\w.%+ -]{1,40}")
 # A definition would count for the whole notebook, and can make a short formula endless.
@@ -157,14 +118,15 @@ def _checked(element: Any, depth: int) -> Element:
         ValueError: It is not allowed, too deep, or contains source that the converter did not understand.
     """
     text = unescape(element.text or "")
-    if element.tag not in _TAGS or depth > DEPTH or text == "&" or "\\" in text or "href" in element.attrib:
+    is_known = _TAG.fullmatch(element.tag) is not None and depth <= DEPTH
+    if not is_known or text == "&" or "\\" in text or "href" in element.attrib:
         raise ValueError(element.tag)
     if element.tag == "mfrac" and len(element) != 2:
         raise ValueError("fraction without two parts")
     attributes = {
         name: value
         for name, value in element.attrib.items()
-        if name in _ATTRIBUTES and _VALUE.fullmatch(value)
+        if _ATTRIBUTE.fullmatch(name) and _VALUE.fullmatch(value)
     }
     return [
         element.tag,

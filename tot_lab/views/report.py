@@ -164,7 +164,7 @@ def count_records(run: Run) -> RecordCounts:
         return kept
     replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_admitted(line.e)]
     reasons = Counter(reply.error for reply in replies if reply.error)
-    carried_out = _executed_tool_calls(run)
+    carried_out = [row for row in tools_of(run) if row.reply is not None and not refused(row.reply.error)]
     counts = RecordCounts(
         printable(reasons.most_common(1)[0][0] if reasons else run.failure or ""),
         sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines),
@@ -342,11 +342,6 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
         f"<h2>Runs</h2>{''.join(_section(*one) for one in summaries)}{END}"
     )
     return write_whole(path, page.encode())
-
-
-def _executed_tool_calls(run: Run) -> list[CallRow]:
-    """Return the tool calls that have a reply and were not refused."""
-    return [row for row in tools_of(run) if row.reply is not None and not refused(row.reply.error)]
 
 
 def _format_tools(carried_out: Sequence[CallRow]) -> str:

@@ -39,7 +39,6 @@ from tot_lab.core.reading import (
     markup,
     mathematics,
     names,
-    repair,
     scores,
     thinking,
     verdicts,
@@ -51,9 +50,9 @@ from tot_lab.domains.puzzles.base import PuzzleDomain
 from tot_lab.models.simulated import Simulated
 from tot_lab.strategies import categories, conversation, plans, react, research, tool_needs
 from tot_lab.strategies.acting import AvailableTools
+from tot_lab.strategies.conversation import read_arguments, text_tool_calls
 from tot_lab.strategies.deep_think_replies import Approaches, Convergence, Development
 from tot_lab.strategies.structured import _form
-from tot_lab.strategies.text_tool_calls import read_arguments, text_tool_calls
 from tot_lab.strategies.thinking_level import next_action
 from tot_lab.views import markdown
 
@@ -461,7 +460,7 @@ TABLE: dict[str, Callable[[str], object]] = {
     "split_thinking": thinking.split_thinking,
     "read_expression": mathematics.read_expression,
     "expressions.answer": expressions.answer,
-    "repaired": lambda text: repair.repaired("{" + text, repair.Work(text)),
+    "repaired": lambda text: json_values.repaired("{" + text, json_values.Work(text)),
     "text_tool_calls": lambda text: text_tool_calls(f"name {text}", KNOWN, "0"),
     "read_arguments": read_arguments,
     "read_finish_reason": finish_reasons.read_finish_reason,

@@ -17,7 +17,7 @@ from support.pages import blocks, execute
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
-from tot_lab.interop import opentelemetry, otlp
+from tot_lab.interop import opentelemetry
 
 SEARCH = tl.TreeOfThoughts(merge=True, search=tl.BeamSearch(width=3))
 GAME = tl.game24("4 9 10 13")
@@ -30,8 +30,8 @@ def package():
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(otlp, "PAUSES", (0.01, 0.01))
-    monkeypatch.setattr(otlp, "TIMEOUT", 2.0)
+    monkeypatch.setattr(opentelemetry, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(opentelemetry, "TIMEOUT", 2.0)
 
 
 @pytest.fixture
@@ -102,14 +102,14 @@ def test_errors_are_the_status_of_their_spans(server):
 
 def test_many_spans_are_sent_in_batches(server, monkeypatch):
     made = run(SEARCH, GAME, "sim/game24")
-    monkeypatch.setattr(otlp, "SPANS", 10)
+    monkeypatch.setattr(opentelemetry, "SPANS", 10)
     trace = tl.OpenTelemetry(server.url)
     trace.send(made)
     sizes = [len(r.resource_spans[0].scope_spans[0].spans) for r in server.requests]
     assert sizes[:-1] == [10] * (len(sizes) - 1)
     assert sum(sizes) == len(spans_of(made))
     server.requests.clear()
-    monkeypatch.setattr(otlp, "BYTES", 20_000)
+    monkeypatch.setattr(opentelemetry, "BYTES", 20_000)
     trace.send(made)
     assert all(request.ByteSize() < 21_000 for request in server.requests)
     assert len(server.spans) == sum(sizes)
@@ -238,7 +238,7 @@ def test_a_warning_that_is_an_error_does_not_stop_the_thread(server):
 def test_a_queue_that_is_full_costs_traces_and_nothing_else(server, monkeypatch):
     monkeypatch.setattr(opentelemetry, "QUEUE", 50)
     monkeypatch.setattr(opentelemetry, "DELAY", 0.0)  # the first span is sent at once, and waits
-    monkeypatch.setattr(otlp, "TIMEOUT", 20.0)
+    monkeypatch.setattr(opentelemetry, "TIMEOUT", 20.0)
     server.hold.clear()
     trace = tl.OpenTelemetry(server.url)
     with pytest.warns(RuntimeWarning, match="too slow: 50 records wait"):

@@ -10,8 +10,15 @@ from support import TASK, wait
 from support.providers import Said
 
 import tot_lab as tl
-from tot_lab.core.calls import Call, Message, Reply, TokenLogprob
-from tot_lab.core.logprobs import confidences_of, logprobs_of, token_confidences
+from tot_lab.core.calls import (
+    Call,
+    Message,
+    Reply,
+    TokenLogprob,
+    confidences_of,
+    logprobs_of,
+    token_confidences,
+)
 from tot_lab.models.entries import Entry, packed, unpacked
 from tot_lab.models.keys import request_of
 

@@ -3,15 +3,14 @@
     demo.py         demo, notebooks         a first example, and the notebooks
     searches.py     run, sweep              run one search, or a sweep of many
     thinking.py     think                   think one question through
-    serving.py      serve                   offer strategies as models of a server
-    mcp.py          mcp                     offer searches and runs to MCP clients
+    serving.py      serve, mcp              offer searches to other programs
     runs.py         replay, show, export    work with recorded runs
     maintenance.py  cache, model            manage cached replies and model weights
     arguments.py    NAME FIELD=VALUE        the grammar for strategies, models, tasks and budgets
     help.py         --help [NAME]           the texts of help
     completion.py                           completes words after Tab
-    colour.py                               colours verdicts on a terminal
-    terminal.py                             escapes control characters in everything that is printed
+    terminal.py                             escapes control characters in everything that is printed, and
+                                            colours verdicts
 
 A command prints where it wrote its results, and overwrites nothing but its own report. The exit code is 2 for
 invalid arguments, 1 for any other error, and 130 after Ctrl-C. An error is printed as one line.
@@ -29,7 +28,7 @@ from traceback import extract_tb
 from typing import Any, NoReturn
 
 from tot_lab._version import __version__
-from tot_lab.apps.cli import demo, maintenance, mcp, runs, searches, serving, thinking
+from tot_lab.apps.cli import demo, maintenance, runs, searches, serving, thinking
 from tot_lab.apps.cli.arguments import InvalidArgument
 from tot_lab.apps.cli.completion import complete
 from tot_lab.apps.cli.help import Formatter, list_commands
@@ -41,7 +40,7 @@ from tot_lab.models import CacheError
 _GROUPS = {
     "first steps": [demo],
     "searches": [searches, thinking],
-    "for other programs": [serving, mcp],
+    "for other programs": [serving],
     "recorded runs": [runs],
     "this machine": [maintenance],
 }

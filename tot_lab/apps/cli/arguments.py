@@ -34,7 +34,7 @@ from tot_lab.lab.sweeps.axes import grid
 from tot_lab.models import Cache, model_named
 from tot_lab.models.cache import default_folder
 from tot_lab.models.stack import Endpoint
-from tot_lab.strategies import baselines
+from tot_lab.strategies.baselines import baselines
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
 T = TypeVar("T")
@@ -145,16 +145,16 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
     for name, rest in groups:
         with argument_errors(name):
             if name == "baselines":
-                make_task = {
+                made = {
                     label: [one] for label, one in _call_validated(baselines, **parse_settings(rest)).items()
                 }
             elif name in PRESETS:
-                make_task = {name: grid(PRESETS[name](), **parse_fields(rest))}
+                made = {name: grid(PRESETS[name](), **parse_fields(rest))}
             elif name in REGISTRY or name in offered():
-                make_task = {name: grid(class_of(name, Strategy), **parse_fields(rest))}
+                made = {name: grid(class_of(name, Strategy), **parse_fields(rest))}
             else:
                 raise InvalidArgument(f"Unknown strategy {name!r}; {known_names(name, _strategies())}.")
-        for label, settings in make_task.items():
+        for label, settings in made.items():
             found.setdefault(label, []).extend(settings)
     return found
 

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import tot_lab
 from tot_lab.apps.cli.arguments import command
-from tot_lab.apps.cli.colour import in_colour
-from tot_lab.apps.cli.terminal import Coloured, escaped
+from tot_lab.apps.cli.terminal import Coloured, escaped, in_colour
 from tot_lab.lab.lab import Lab
 from tot_lab.models.tiny.tasks import held_out_tasks
 from tot_lab.record.losses import describe, losses_of, total, warning_of
 from tot_lab.record.run import SMALL
-from tot_lab.strategies import Propose, TreeOfThoughts
+from tot_lab.strategies.search import Propose, TreeOfThoughts
 from tot_lab.views.explorer.sweep_page import save_html
 from tot_lab.views.figures.verdict import grade_words, stop_words
 

@@ -22,9 +22,11 @@ from tot_lab.core.task import Domain
 from tot_lab.core.tool import Tool
 from tot_lab.domains.named import domain_names, factory_of
 from tot_lab.models import simulated_models
-from tot_lab.strategies import Stop, baselines, presets
+from tot_lab.strategies import presets
+from tot_lab.strategies.baselines import baselines
+from tot_lab.strategies.search import Stop
 from tot_lab.tools import WebSearch
-from tot_lab.tools.named import domain_tools, needed
+from tot_lab.tools.toolbox import domain_tools, needed
 
 PRESETS: dict[str, Callable[[], Strategy]] = {
     f"presets.{name}": getattr(presets, name) for name in presets.__all__

@@ -28,8 +28,8 @@ from tot_lab.apps.cli.arguments import (
     parse_task,
     parse_tasks,
 )
-from tot_lab.apps.cli.colour import run_in_colour
 from tot_lab.apps.cli.help import PartHelp
+from tot_lab.apps.cli.terminal import run_in_colour
 from tot_lab.core.extras import requires
 from tot_lab.lab.sweeps.estimates import estimate_sweep
 from tot_lab.lab.sweeps.progress import progress

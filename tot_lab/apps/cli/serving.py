@@ -1,6 +1,8 @@
-"""`tot-lab serve`: offer strategies as models of a server with OpenAI's API.
+"""`tot-lab serve`: offer strategies as models of a server with OpenAI's API. `tot-lab mcp`: offer searches
+and runs to programs that speak the Model Context Protocol, through stdin and stdout, which then hold nothing
+else, or over HTTP.
 
-It listens on this machine alone, unless another host is given. Then clients need a token: that in the
+A server listens on this machine alone, unless another host is given. Then clients need a token: that in the
 variable `TOT_LAB_TOKEN`, or a new one, which is printed once.
 """
 
@@ -10,6 +12,7 @@ import argparse
 import asyncio
 import os
 import secrets
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +20,7 @@ from typing import Any
 
 from tot_lab.apps.catalogue import Catalogue
 from tot_lab.apps.cli.arguments import (
+    InvalidArgument,
     add_cache,
     add_offers,
     add_tools,
@@ -48,18 +52,35 @@ A client names a strategy as its model: base_url=http://127.0.0.1:8400/v1 model=
 """
 
 
+_MCP_EXAMPLES = """
+examples:
+  tot-lab mcp --model gpt-4.1-mini --budget calls=60 \\
+      --as fast="tree_of_thoughts search.width=2"
+  tot-lab mcp --model ollama/qwen3:8b --http 8401
+
+A client starts the first form itself: its settings hold the words.
+"""
+
+
 def add(commands: Any) -> None:
-    """Add the command `serve`."""
+    """Add the commands `serve` and `mcp`."""
     parser = command(commands, "serve", "offer strategies as models of a server with OpenAI's API", _serve)
     parser.epilog = _EXAMPLES
     parser.usage = "tot-lab serve --model NAME [FIELD=VALUE ...] [--as NAME=STRATEGY] ..."
-    add_lab(parser, runs="runs/serve", at_once=256)
+    _add_lab(parser, runs="runs/serve", at_once=256)
     parser.add_argument(
         "--port", type=integer_from(0), default=8400, help="port (default: 8400; 0: any free one)"
     )
+    parser = command(commands, "mcp", "offer searches and runs to clients of the MCP protocol", _mcp)
+    parser.epilog = _MCP_EXAMPLES
+    parser.usage = "tot-lab mcp --model NAME [FIELD=VALUE ...] [--as NAME=STRATEGY] ..."
+    _add_lab(parser, runs="runs/mcp", at_once=4)
+    parser.add_argument(
+        "--http", type=integer_from(0), metavar="PORT", help="serve over HTTP (default: stdin and stdout)"
+    )
 
 
-def add_lab(parser: argparse.ArgumentParser, *, runs: str, at_once: int) -> None:
+def _add_lab(parser: argparse.ArgumentParser, *, runs: str, at_once: int) -> None:
     """Add the options of a lab whose searches are offered to other programs, and of the host."""
     parser.add_argument(
         "--model",
@@ -114,21 +135,49 @@ def _serve(args: argparse.Namespace) -> int:
     lab = parse_lab(args, args.runs)
     token, is_new = token_for(args.host)
     searches = Searches(lab, args.at_once)
-    model = args.model[0]
-    server = Server(searches, catalogue, parse_domain(args.domain), model=model, token=token)
+    server = Server(searches, catalogue, parse_domain(args.domain), model=args.model[0], token=token)
 
     def announce(url: str) -> None:
-        print(f"serving   {', '.join(catalogue.offers)} with {model}")
-        print(f"API       {url}/v1")
-        print(f"runs      {url}/" + ("" if token is None else "?token=TOKEN"))
-        print(f"journals  {args.runs}/")
-        if is_new:
-            print(f"token     {token}")
-        sys.stdout.flush()
+        pages = f"{url}/" if token is None else f"{url}/?token=TOKEN"
+        _announce(args, catalogue, [f"API       {url}/v1", f"runs      {pages}"], token if is_new else None)
 
     asyncio.run(serve(server, args.host, args.port, announce))
     print("stopped; journals are kept", flush=True)
     return 0
+
+
+def _mcp(args: argparse.Namespace) -> int:
+    """Carry out `tot-lab mcp`."""
+    from tot_lab.apps.mcp_server import Searches, serve_http, server_of  # noqa: PLC0415
+
+    if args.http is None and args.host != DEFAULT_HOST:
+        raise InvalidArgument("--host needs --http: without it, no address is listened at.")
+    catalogue = Catalogue(parse_offers(args.offers), parse_budget(args.budget))
+    lab = parse_lab(args, args.runs)
+    server = server_of(Searches(lab, catalogue, parse_domain(args.domain), args.at_once))
+    if args.http is None:
+        print(f"tot-lab: {_offer(args, catalogue)}; journals in {args.runs}/", file=sys.stderr)
+        asyncio.run(server.run_stdio_async())
+        return 0
+    token, is_new = token_for(args.host)
+
+    def announce(url: str) -> None:
+        _announce(args, catalogue, [f"MCP       {url}"], token if is_new else None)
+
+    family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
+    with socket.create_server((args.host, args.http), family=family) as listening:
+        asyncio.run(serve_http(server, listening, token, announce))
+    return 0
+
+
+def _offer(args: argparse.Namespace, catalogue: Catalogue) -> str:
+    return f"{', '.join(catalogue.offers)} with {args.model[0]}"
+
+
+def _announce(args: argparse.Namespace, catalogue: Catalogue, places: list[str], new: str | None) -> None:
+    token = [] if new is None else [f"token     {new}"]
+    lines = [f"serving   {_offer(args, catalogue)}", *places, f"journals  {args.runs}/", *token]
+    print("\n".join(lines), flush=True)
 
 
 def parse_domain(words: Sequence[str]) -> Callable[[str], Task]:

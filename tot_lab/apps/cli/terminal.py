@@ -7,11 +7,15 @@ runs. The exceptions are `Coloured` texts and the bars of tqdm, which return to 
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
+
+from tot_lab.record.run import Run
+from tot_lab.views.figures.verdict import correctness, format_grade
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, and C1
@@ -55,3 +59,28 @@ def escaped_output() -> Iterator[None]:
     out, err = _Escaping(sys.stdout), _Escaping(sys.stderr, "\r")
     with redirect_stdout(cast(TextIO, out)), redirect_stderr(cast(TextIO, err)):
         yield
+
+
+# Colours of verdicts: green is right, red is wrong, yellow is failed. Only a terminal shows them.
+
+
+_COLOURS = {True: 32, False: 31, None: None}
+
+
+def in_colour(words: str, run: Run) -> Coloured:
+    """Return `words`, the verdict on `run`, escaped and in its colour.
+
+    Without a terminal, with `NO_COLOR` in the environment, or for an ungraded run, they have no colour.
+    """
+    colour = 33 if run.failure else _COLOURS[correctness(run)]
+    if colour is None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return Coloured(escaped(words))
+    return Coloured(f"\x1b[{colour}m{escaped(words)}\x1b[0m" if sys.stdout.isatty() else escaped(words))
+
+
+def run_in_colour(run: Run) -> Coloured:
+    """Return the text of `run`, escaped and with its verdict in colour."""
+    verdict, text = format_grade(run), escaped(str(run))
+    if not verdict:
+        return Coloured(text)
+    return Coloured(text.replace(f"  {escaped(verdict)}", f"  {in_colour(verdict, run)}", 1))

@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -119,22 +120,7 @@ def literal(text: str) -> Any:
     return ast.literal_eval(text)
 
 
-FUNCTIONS = (
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "exp",
-    "log",
-    "ln",
-    "sqrt",
-    "Abs",
-)
+FUNCTION = re.compile("a?(sin|cos|tan)|(sin|cos|tan)h|exp|log|ln|sqrt|Abs")
 OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -171,7 +157,7 @@ def convert(node: ast.AST, names: dict[str, Any]) -> Any:
             return power(convert(left, names), convert(right, names))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
             return OPERATORS[type(op)](convert(left, names), convert(right, names))
-        case ast.Call(func=ast.Name(id=name), args=[one], keywords=[]) if name in FUNCTIONS:
+        case ast.Call(func=ast.Name(id=name), args=[one], keywords=[]) if FUNCTION.fullmatch(name):
             return getattr(sympy, name)(convert(one, names))
     raise ValueError(f"{ast.unparse(node)[:40]!r} is not allowed")
 

@@ -216,7 +216,7 @@ class MiniCrossword(Domain):
             return None
         word = _object(
             {
-                "clue": {"type": "string", "enum": _open_clues(grid)},
+                "clue": {"type": "string", "enum": [name for name in NAMES if "_" in letters_of(grid, name)]},
                 "word": {"type": "string"},
                 "confidence": {"type": "string", "enum": list(CONFIDENCE)},
             }
@@ -453,10 +453,6 @@ def _patterns(grid: str, names: Sequence[str]) -> str:
 def _judgeable_clues(grid: str) -> list[str]:
     """Return the clues with enough known letters to be judged."""
     return [name for name in NAMES if letters_of(grid, name).count("_") < 4]
-
-
-def _open_clues(grid: str) -> list[str]:
-    return [name for name in NAMES if "_" in letters_of(grid, name)]
 
 
 def fill_cells(grid: str, name: str, word: str) -> str:

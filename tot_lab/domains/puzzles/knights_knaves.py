@@ -3,11 +3,108 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tot_lab.domains.puzzles.base import AssignmentPuzzle, Position
-from tot_lab.domains.puzzles.statements import Assertion, Roles, Statement, read_statements, truth
+
+# Statements: how they are read, and whether they are true. A statement is kept in postfix order. Some people
+# may not have a role yet, so a statement is true, false or not decided.
+
+_WORD = re.compile(
+    r"\(|\)|it is not the case that|if and only if|\b(?:if|then|and|or)\b|"
+    r"\b[A-Z][a-z]{0,20} is an? [a-z]{1,20}",
+    re.I,
+)
+
+_NOT = "it is not the case that"
+_STRENGTH = {")": 0, "if and only if": 1, "then": 2, "or": 3, "and": 4, _NOT: 5}
+_TRUTH: dict[str, Callable[[float, float], float]] = {
+    "if and only if": lambda a, b: min(max(1 - a, b), max(a, 1 - b)),
+    "then": lambda a, b: max(1 - a, b),
+    "or": max,
+    "and": min,
+}
+"""1 is true, 0 is false, and 0.5 is not decided (the strong logic of Kleene)."""
+
+Roles = tuple[bool | None, ...]
+"""Whether each person tells the truth. `None` is not decided."""
+
+Assertion = tuple[int, bool]
+"""A person, and whether that person tells the truth."""
+
+Statement = tuple[str | Assertion, ...]
+"""Claims and operators in postfix order."""
+
+
+def read_statements(text: str, names: Sequence[str], knight: str) -> tuple[Statement, ...] | None:
+    """Return the statements in `text`. Returns `None` if one of them is not valid.
+
+    Args:
+        text: What the people say, in order.
+        names: Names of the people.
+        knight: The word for a person who tells the truth.
+    """
+    statements = [_postfix(words, names, knight) for words in _runs(text)]
+    return tuple(filter(None, statements)) if all(statements) else None
+
+
+def truth(statement: Statement, roles: Roles) -> float:
+    """Return whether a statement is true: 1, 0, or 0.5 if `roles` do not decide it."""
+    stack: list[float] = []
+    for part in statement:
+        if isinstance(part, tuple):
+            role = roles[part[0]]
+            stack.append(0.5 if role is None else float(role == part[1]))
+        elif part == _NOT:
+            stack.append(1 - stack.pop())
+        else:
+            last = stack.pop()
+            stack.append(_TRUTH[part](stack.pop(), last))
+    return stack[0]
+
+
+def _runs(text: str) -> Iterator[list[str]]:
+    """Yield the statements in `text`, each as a list of its words."""
+    words: list[str] = []
+    end = 0
+    for match in [*_WORD.finditer(text), None]:
+        if match is None or text[end : match.start()].strip():
+            if any(" is a" in word for word in words):
+                yield words
+            words = []
+        if match is not None:
+            words.append(match[0])
+            end = match.end()
+
+
+def _postfix(words: Sequence[str], names: Sequence[str], knight: str) -> Statement | None:
+    """Convert a statement to postfix order, with a stack of operators. Returns `None` if it is not valid."""
+    done: list[str | Assertion] = []
+    waiting = ["("]
+    for word in [*words, ")"]:
+        operator = word.lower()
+        if " is a" in word:
+            name, _, role = word.partition(" is a")
+            if name not in names:
+                return None
+            done.append((names.index(name), role.split()[-1] == knight))
+        elif operator in _STRENGTH:
+            while waiting and waiting[-1] != "(" and _STRENGTH[operator] <= min(_STRENGTH[waiting[-1]], 4):
+                done.append(waiting.pop())
+            if operator != ")":
+                waiting.append(operator)
+            elif not waiting or waiting.pop() != "(":
+                return None
+        elif operator == "(":
+            waiting.append(operator)
+    operands = 0
+    for part in done:
+        operands += 1 if isinstance(part, tuple) else 0 if part == _NOT else -1
+        if operands < 1:
+            return None
+    return tuple(done) if operands == 1 and not waiting else None
+
 
 _PEOPLE = re.compile(
     r"You meet \d{1,2} inhabitants: ([A-Z][a-z]{0,20}(?:,? (?:and )?[A-Z][a-z]{0,20}){0,9})\."

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tot_lab.core.task import Task
-from tot_lab.domains.puzzles.base import AssignmentPuzzle
-from tot_lab.domains.puzzles.boards import board_text, read_square
+from tot_lab.domains.puzzles.base import AssignmentPuzzle, board_text, read_square
 
 _QUESTION = re.compile(r"no two queens attack each other\.\n((?:[_Q](?: [_Q]){3,15}(?:\n|\Z)){4,16})")
 _ROW = re.compile(r"^[ \t`]{0,8}([_Q](?:[ \t]?[_Q]){3,15})[ \t`]{0,8}$", re.M)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from string import ascii_uppercase as LETTERS
 from typing import NamedTuple
 
-from tot_lab.domains.puzzles.base import PuzzleDomain
-from tot_lab.domains.puzzles.boards import board_text
+from tot_lab.domains.puzzles.base import PuzzleDomain, board_text
 
 _WIDTH = 8  # cells, the first and the last being walls
 _QUESTION = re.compile(r"Move the red car \(AA\) to the exit[^~]{0,2000}?Board:\n((?:[A-Zx.]{6}\n?){6})")

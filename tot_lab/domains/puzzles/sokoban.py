@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tot_lab.domains.puzzles.base import Plan, PuzzleDomain
-from tot_lab.domains.puzzles.boards import board_text
+from tot_lab.domains.puzzles.base import Plan, PuzzleDomain, board_text
 from tot_lab.domains.puzzles.sokoban_solver import board_of, solution
 
 _QUESTION = re.compile(r"Here is your puzzle:\n((?:[-+*%@$X](?: [-+*%@$X]){2,29}[ \t]{0,4}(?:\n|\Z)){3,30})")

@@ -8,8 +8,7 @@ from functools import lru_cache
 from math import isqrt
 from typing import ClassVar
 
-from tot_lab.domains.puzzles.base import AssignmentPuzzle
-from tot_lab.domains.puzzles.boards import board_text, read_square
+from tot_lab.domains.puzzles.base import AssignmentPuzzle, board_text, read_square
 
 _ROWS = r"((?:[1-9_](?: [1-9_]){3,8}(?:\n|\Z)){4,9})"
 _ROW = re.compile(r"^[^\d\n]{0,8}(\d(?:[^\d\n]{0,8}\d){3,8})[^\d\n]{0,8}$", re.M)

@@ -7,8 +7,10 @@ identity of the model does not need it. The key is not a setting and is never sh
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from difflib import get_close_matches
+from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
@@ -19,7 +21,7 @@ from tot_lab.core.calls import Call, CallObserver, Need, estimated_tokens
 from tot_lab.models.chat.about import count_in
 from tot_lab.models.chat.endpoint import ChatEndpoint, bearer, page_below
 from tot_lab.models.chat.replies import Answers, Billed, Choice, Price, usd, wanted_back
-from tot_lab.models.chat.requests import last_paragraph_of, messages_of
+from tot_lab.models.chat.requests import last_paragraph_of, messages_of, tools_of
 from tot_lab.models.lite_llm.answers import streamed, usage_in, whole
 from tot_lab.models.lite_llm.asking import settings_of
 from tot_lab.models.lite_llm.failures import failure_of
@@ -30,14 +32,6 @@ from tot_lab.models.lite_llm.loading import (
     load_litellm,
     silence_warnings,
 )
-from tot_lab.models.lite_llm.reachable import (
-    not_pulled,
-    problem_of_server,
-    problem_of_service,
-    pulled_in,
-    window_shown_in,
-)
-from tot_lab.models.lite_llm.table import OLLAMA_WINDOW, is_plain, known_of, prompt_tokens, resolved
 from tot_lab.models.model_table import UNKNOWN_OUTPUT, in_table, price_in, window_in_table
 from tot_lab.models.openai_compatible import OpenAIServer
 from tot_lab.models.providers import (
@@ -50,7 +44,129 @@ from tot_lab.models.providers import (
     url_in_environment,
     whole_name,
 )
-from tot_lab.models.stack import Failure, ServerFacts
+from tot_lab.models.stack import NO_SERVER, Failure, ServerFacts
+
+# What litellm says about a model. Estimates are high rather than low: tokens of other tokenizers are
+# overestimated.
+
+
+OLLAMA_WINDOW = 4096
+"""Tokens of a prompt that Ollama keeps by default. It truncates the rest silently."""
+
+
+@lru_cache
+def resolved(litellm: ModuleType, name: str) -> tuple[str, str]:
+    """Return the model's own name and its provider. Raises litellm's error if it does not know them."""
+    model, provider, _, _ = litellm.get_llm_provider(model=name)
+    return model, provider
+
+
+def known_of(litellm: ModuleType, name: str) -> Mapping[str, Any]:
+    """Return litellm's table entry of the model, {} for one that it does not know."""
+    try:
+        model, provider = resolved(litellm, name)
+    except litellm.BadRequestError:
+        return {}
+    provider = provider.removesuffix("_chat")
+    for key in (name, f"{provider}/{model}", model):
+        entry: Mapping[str, Any] | None = litellm.model_cost.get(key)
+        if entry is not None and str(entry.get("litellm_provider", "")).startswith(provider):
+            return entry
+    return {}
+
+
+def is_plain(usage: Any) -> bool:
+    """Whether the two prices determine the cost of a request.
+
+    This is not so with cached, thinking or audio tokens, searches, or long prompts with their own price.
+    litellm computes these, which takes longer.
+    """
+    parts = (usage.prompt_tokens_details, usage.completion_tokens_details)
+    special = [name for part in parts if part is not None for name, value in part if value]
+    beside = ("cache_creation_input_tokens", "server_tool_use")
+    special += [name for name in beside if getattr(usage, name, None)]
+    return usage.prompt_tokens < 100_000 and set(special) <= {"text_tokens"}
+
+
+def prompt_tokens(litellm: ModuleType, name: str, call: Call) -> int:
+    """Return the tokens of the prompt. Counts for tokenizers other than OpenAI's are approximate, so a
+    quarter is added.
+    """
+    model, provider = resolved(litellm, name) if known_of(litellm, name) else ("", "")
+    exact = provider == "openai"
+    counted = litellm.token_counter(
+        model=model if exact else "gpt-4o", messages=messages_of(call), tools=tools_of(call) or None
+    )
+    return int(counted) if exact else int(counted) * 5 // 4 + 8
+
+
+# Problems that can be found before the first call to a model: a missing key, an unknown provider, or a custom
+# server that does not answer. The service of a provider is not contacted.
+
+
+async def problem_of_service(name: str, provider: str, *, has_key: bool) -> str | None:
+    """Return why the service of a provider cannot be called; see `Endpoint.problem`."""
+    if provider not in HOMES:
+        return await _no_provider(name)
+    if has_key or key_in_environment(provider):
+        return None
+    return f"No API key for {name}. Set the environment variable {provider.upper()}_API_KEY"
+
+
+def problem_of_server(name: str, provider: str, base_url: str | None) -> str:
+    """Return the message about a custom server that refuses connections."""
+    if provider != "ollama_chat":
+        return NO_SERVER.format(base_url, name, "api_base")
+    where, wanted = base_url or HOMES[provider], name.partition("/")[2]
+    return f"No Ollama server answers at {where} for {wanted}. Start it with `ollama serve`"
+
+
+async def _no_provider(name: str) -> str | None:
+    """Return a message if litellm does not know the provider of this name."""
+    litellm: Any = await litellm_ready()
+    provider = name.partition("/")[0]
+    # A custom provider of the user.
+    if any(provider == one["provider"] for one in litellm.custom_provider_map):
+        return None
+    try:
+        litellm.get_llm_provider(model=name)
+    except litellm.BadRequestError:
+        near = get_close_matches(provider, ["ollama", *map(str, HOMES)], n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "prefix the name with one, as in ollama/qwen3:8b"
+        return f"Unknown provider of {name} ({hint})"
+    return None
+
+
+def not_pulled(name: str, page: Any) -> str | None:
+    """Return a message if Ollama's list of models lacks the model `name`."""
+    name = name.partition("/")[2]
+    names = _names_in(page)
+    whole = name if ":" in name else f"{name}:latest"
+    if names is None or whole in names:
+        return None
+    others = ", ".join(names) or "no models"
+    return f"Ollama does not have the model {name}: got {others}. Get it with `ollama pull {name}`"
+
+
+def pulled_in(page: Any) -> tuple[str, ...]:
+    """Return the names in Ollama's list of models."""
+    return tuple(_names_in(page) or ())
+
+
+def window_shown_in(page: Any) -> int | None:
+    """Return the context window in Ollama's page about a model, or `None`."""
+    info = page.get("model_info") if isinstance(page, dict) else None
+    names = [name for name in info if name.endswith(".context_length")] if isinstance(info, dict) else []
+    return count_in(info, names[0]) if names else None
+
+
+def _names_in(page: Any) -> list[str] | None:
+    """Return the names in Ollama's list of models, or `None` if the page is no such list."""
+    listed = page.get("models") if isinstance(page, dict) else None
+    if not isinstance(listed, list):
+        return None
+    return [str(model["name"]) for model in listed if isinstance(model, dict) and model.get("name")]
+
 
 # Gemini is excluded, since its thinking models may refuse several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}

@@ -15,9 +15,8 @@ import msgspec
 from tot_lab.core.calls import Message, Reply, ToolCall, is_token_count
 from tot_lab.core.files import open_regular, read_regular
 from tot_lab.core.parquet import MAGIC, parquet_rows
-from tot_lab.core.parts import class_of
 from tot_lab.core.reading.values import finite
-from tot_lab.core.task import Domain, Task
+from tot_lab.core.task import Task, make_task
 from tot_lab.record.journal import JournalError
 from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, run_of_nodes
 from tot_lab.record.run import Run
@@ -464,7 +463,5 @@ def imported_task(
     question is blank."""
     if not question.strip():
         return None
-    make = class_of("published/imported", Domain).task_factory()
-    assert make is not None
     grades = None if grade is None or answer is None else {answer: grade}
-    return make(question, grades=grades, data=data, id=id)
+    return make_task("published/imported", question, grades=grades, data=data, id=id)

@@ -14,10 +14,9 @@ from typing import Any
 
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Reply, is_token_count
-from tot_lab.core.parts import class_of
 from tot_lab.core.reading.values import finite
 from tot_lab.core.records import Scored
-from tot_lab.core.task import Domain, Task
+from tot_lab.core.task import Task, make_task
 from tot_lab.record.journal import JournalError
 from tot_lab.record.logs.common import ROOT, kind
 from tot_lab.record.node_tables import rows_of
@@ -114,10 +113,9 @@ class _Row:
 
     def task(self, problem: str, grade: Any) -> Task:
         answer = self.row.get("answer")
-        make = class_of("general", Domain).task_factory()
-        assert make is not None
+        graded = {} if answer is None else {"answer": answer, "grade": grade}
         try:
-            made: Task = make(problem) if answer is None else make(problem, answer=answer, grade=grade)
+            made = make_task("general", problem, **graded)
         except ValueError as error:
             raise JournalError(f"{self.place}: {error}") from None
         return made.model_copy(update={"id": str(self.row.get("unique_id") or "")})

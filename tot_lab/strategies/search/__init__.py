@@ -4,53 +4,35 @@ To add a search, write a file with a `Search` and add its line to `tot_lab.core.
 then cover it.
 """
 
-from tot_lab.strategies.search.answers import AnswerRule, Best, BestLeaf, BestPath, Deepest
-from tot_lab.strategies.search.beam_search import BeamSearch
-from tot_lab.strategies.search.best_first import BestFirst
-from tot_lab.strategies.search.depth_first import DepthFirst
-from tot_lab.strategies.search.evaluators import (
-    BatchEvaluator,
-    Evaluator,
-    FunctionEvaluator,
-    Joint,
-    Logprob,
-    Parts,
-    Value,
-    Vote,
-)
-from tot_lab.strategies.search.mcts import MCTS
-from tot_lab.strategies.search.proposers import Propose, Proposer, Sample, WithTools
-from tot_lab.strategies.search.searches import FunctionSearch, Pick, Search, Searching, SearchState
-from tot_lab.strategies.search.stop import Stop
-from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts
+import inspect
 
-__all__ = [
-    "MCTS",
-    "AnswerRule",
-    "BatchEvaluator",
-    "BeamSearch",
-    "Best",
-    "BestFirst",
-    "BestLeaf",
-    "BestPath",
-    "Deepest",
-    "DepthFirst",
-    "Evaluator",
-    "FunctionEvaluator",
-    "FunctionSearch",
-    "Joint",
-    "Logprob",
-    "Parts",
-    "Pick",
-    "Propose",
-    "Proposer",
-    "Sample",
-    "Search",
-    "SearchState",
-    "Searching",
-    "Stop",
-    "TreeOfThoughts",
-    "Value",
-    "Vote",
-    "WithTools",
-]
+from tot_lab.strategies.search.answers import AnswerRule as AnswerRule
+from tot_lab.strategies.search.answers import Best as Best
+from tot_lab.strategies.search.answers import BestLeaf as BestLeaf
+from tot_lab.strategies.search.answers import BestPath as BestPath
+from tot_lab.strategies.search.answers import Deepest as Deepest
+from tot_lab.strategies.search.beam_search import BeamSearch as BeamSearch
+from tot_lab.strategies.search.best_first import BestFirst as BestFirst
+from tot_lab.strategies.search.depth_first import DepthFirst as DepthFirst
+from tot_lab.strategies.search.evaluators import BatchEvaluator as BatchEvaluator
+from tot_lab.strategies.search.evaluators import Evaluator as Evaluator
+from tot_lab.strategies.search.evaluators import FunctionEvaluator as FunctionEvaluator
+from tot_lab.strategies.search.evaluators import Joint as Joint
+from tot_lab.strategies.search.evaluators import Logprob as Logprob
+from tot_lab.strategies.search.evaluators import Parts as Parts
+from tot_lab.strategies.search.evaluators import Value as Value
+from tot_lab.strategies.search.evaluators import Vote as Vote
+from tot_lab.strategies.search.mcts import MCTS as MCTS
+from tot_lab.strategies.search.proposers import Propose as Propose
+from tot_lab.strategies.search.proposers import Proposer as Proposer
+from tot_lab.strategies.search.proposers import Sample as Sample
+from tot_lab.strategies.search.proposers import WithTools as WithTools
+from tot_lab.strategies.search.searches import FunctionSearch as FunctionSearch
+from tot_lab.strategies.search.searches import Pick as Pick
+from tot_lab.strategies.search.searches import Search as Search
+from tot_lab.strategies.search.searches import Searching as Searching
+from tot_lab.strategies.search.searches import SearchState as SearchState
+from tot_lab.strategies.search.searches import Stop as Stop
+from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts as TreeOfThoughts
+
+__all__ = [name for name, value in list(vars().items()) if name[0] != "_" and not inspect.ismodule(value)]

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from tot_lab.strategies.search.adaptive_branching import AdaptiveBranching, Arms, Selected
-from tot_lab.strategies.search.posterior import Posterior
+from tot_lab.strategies.search.adaptive_branching import AdaptiveBranching, Arms, Posterior, Selected
 from tot_lab.strategies.search.searches import SearchState
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tot_lab.strategies.search.adaptive_branching import AdaptiveBranching, Arms, Selected
-from tot_lab.strategies.search.posterior import Posterior
+from tot_lab.strategies.search.adaptive_branching import AdaptiveBranching, Arms, Posterior, Selected
 from tot_lab.strategies.search.searches import SearchState
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.answers import finished_answer
 from tot_lab.strategies.search.evaluators import Evaluator
-from tot_lab.strategies.search.place import Place
-from tot_lab.strategies.search.sampling import Sampler, emit_as_list, no_score
+from tot_lab.strategies.search.sampling import Place, Sampler, emit_as_list, no_score
 
 
 class Agreement(Evaluator):

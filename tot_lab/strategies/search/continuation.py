@@ -10,9 +10,8 @@ from pydantic import Field, field_validator, model_validator
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import END_OF_REPLY
 from tot_lab.core.task import Path, Task
-from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample
-from tot_lab.strategies.search.sampling import Count, Prompt, Sampler
+from tot_lab.strategies.search.sampling import Count, Place, Prompt, Sampler
 
 _Text = Annotated[str, Field(min_length=1)]
 

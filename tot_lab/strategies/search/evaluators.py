@@ -27,9 +27,9 @@ from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import Thinking, ask, ask_function
 from tot_lab.core.tools import function_call
 from tot_lab.strategies.confidence import ALTERNATIVES
-from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.sampling import (
     Count,
+    Place,
     Prompt,
     Retries,
     Sampler,
@@ -59,7 +59,7 @@ class Evaluator(Part):
 
     alternatives: ClassVar[int | None] = None
     """How many of them `score_reply` reads from `Reply.logprobs`. `None` means that the values of the tokens
-    and the means of their alternatives are enough (`tot_lab.core.logprobs`)."""
+    and the means of their alternatives are enough (`tot_lab.core.calls`)."""
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from tot_lab.core.records import Decided, Event, Scored, Thought
 from tot_lab.core.thinking import Thinking
-from tot_lab.strategies.search.children import Children
 from tot_lab.strategies.search.evaluators import Evaluator
-from tot_lab.strategies.search.place import Place
-from tot_lab.strategies.search.proposers import Proposer
-from tot_lab.strategies.search.sampling import Sampler
+from tot_lab.strategies.search.proposers import Children, Proposer
+from tot_lab.strategies.search.sampling import Place, Sampler
 
 
 def expand(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Literal
 
-from tot_lab.core.calls import Reply
-from tot_lab.core.logprobs import logprobs_of
+from tot_lab.core.calls import Reply, logprobs_of
 from tot_lab.core.records import Event, Note, Scored
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.evaluators import Evaluator

@@ -11,10 +11,8 @@ from pydantic import Field, model_validator
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Event
 from tot_lab.core.thinking import Thinking
-from tot_lab.strategies.search.children import Children
-from tot_lab.strategies.search.place import Place
-from tot_lab.strategies.search.proposers import Around, Proposer, Sample, WithTools
-from tot_lab.strategies.search.sampling import Sampler
+from tot_lab.strategies.search.proposers import Around, Children, Proposer, Sample, WithTools
+from tot_lab.strategies.search.sampling import Place, Sampler
 
 T = TypeVar("T")
 Temperature = Annotated[float, Field(ge=0, le=2)]

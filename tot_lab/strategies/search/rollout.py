@@ -12,12 +12,11 @@ from tot_lab.core.records import END_OF_REPLY, Decided, Event, Note, Scored, cal
 from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import SampleCounter, Thinking, map_steps, resample
 from tot_lab.core.tools import TOOL
-from tot_lab.strategies.search.children import Children
 from tot_lab.strategies.search.evaluators import Evaluator, Value
-from tot_lab.strategies.search.place import Place
-from tot_lab.strategies.search.proposers import Proposer, Sample
+from tot_lab.strategies.search.proposers import Children, Proposer, Sample
 from tot_lab.strategies.search.sampling import (
     Count,
+    Place,
     Sampler,
     emit_as_list,
     error_in,

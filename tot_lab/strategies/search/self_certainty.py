@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from tot_lab.core.calls import Reply
-from tot_lab.core.logprobs import LOWEST, confidences_of
+from tot_lab.core.calls import LOWEST, Reply, confidences_of
 from tot_lab.core.records import Event, Scored
 from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.confidence import ALTERNATIVES, Confidence, confidence_of

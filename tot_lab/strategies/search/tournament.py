@@ -15,8 +15,8 @@ from tot_lab.core.records import Event, Scored, Thought, call_failed
 from tot_lab.core.task import Path
 from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import _Templated
-from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.sampling import (
+    Place,
     Sampler,
     emit_as_list,
     failed,

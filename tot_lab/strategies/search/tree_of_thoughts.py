@@ -50,12 +50,10 @@ from tot_lab.strategies.search.answers import AnswerRule, BestPath, candidates, 
 from tot_lab.strategies.search.beam_search import BeamSearch
 from tot_lab.strategies.search.evaluators import Evaluator, Value
 from tot_lab.strategies.search.expansion import expand
-from tot_lab.strategies.search.place import Place
 from tot_lab.strategies.search.proposers import Proposer, Sample
-from tot_lab.strategies.search.sampling import Sampler, error_in
-from tot_lab.strategies.search.searches import FunctionSearch, Pick, Search, Searching, SearchState
+from tot_lab.strategies.search.sampling import Place, Sampler, error_in
+from tot_lab.strategies.search.searches import FunctionSearch, Pick, Search, Searching, SearchState, Stop
 from tot_lab.strategies.search.source_names import BEAM_SEARCH, OTHERS, STATE_MACHINE
-from tot_lab.strategies.search.stop import Stop
 
 
 class TreeOfThoughts(Prompting):

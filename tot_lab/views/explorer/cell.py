@@ -27,7 +27,7 @@ from tot_lab.lab.lab import Lab, LabSettings
 from tot_lab.models import Cache, model_named
 from tot_lab.runtime.roles import Role
 from tot_lab.tools import Tool, tools_named
-from tot_lab.tools.named import domain_tools, needed
+from tot_lab.tools.toolbox import domain_tools, needed
 
 _WIDTH = 88
 _DEFAULTS = ("strategy", "system_prompt", "thinking_level", "profile", "agent_id", "session_id")

@@ -22,7 +22,8 @@ from pydantic.fields import FieldInfo
 from tot_lab.core.parameters import field_docs
 from tot_lab.core.parts import InvalidSettings, Part, class_of
 from tot_lab.core.registry import AXES, axes, built_in, offered
-from tot_lab.strategies import ChainOfThought, Stop
+from tot_lab.strategies.baselines import ChainOfThought
+from tot_lab.strategies.search import Stop
 from tot_lab.views.figures.theme import themed
 
 SHOWN = 10

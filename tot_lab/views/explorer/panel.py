@@ -25,7 +25,7 @@ from tot_lab.core.thinking import Budget
 from tot_lab.domains.named import domain_names, examples_of, factory_of, problem_in
 from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.record.run import Run, Usage, money, usage_of
-from tot_lab.strategies import TreeOfThoughts
+from tot_lab.strategies.search import TreeOfThoughts
 from tot_lab.views.explorer.cell import cell
 from tot_lab.views.explorer.forms import (
     BELOW,

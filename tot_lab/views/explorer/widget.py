@@ -177,7 +177,7 @@ class _DisplayedRun:
         elif self.texts < len(self.update().nodes):
             texts = next(self.recording.texts(self.texts))
             yield {"kind": "texts"}, texts
-            self.texts += count_texts(texts)
+            self.texts += len(msgspec.json.decode(texts)["texts"])
 
     def chunk(self) -> tuple[int, bytes]:
         """Serialise the next lines. Returns the number of the line after them, and the data.
@@ -194,11 +194,6 @@ class _DisplayedRun:
     def complete(self) -> bool:
         """Whether all lines and texts were sent."""
         return self.lines >= self.known and self.texts >= len(self.recording.nodes)
-
-
-def count_texts(batch: bytes) -> int:
-    """Return the number of texts in a batch."""
-    return len(msgspec.json.decode(batch)["texts"])
 
 
 class Explorer(Saved, anywidget.AnyWidget):

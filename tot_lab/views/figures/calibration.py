@@ -6,11 +6,9 @@ number of other thoughts.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tot_lab.analysis.judging import BINS, EvaluatorDiagnosis, bins_of, judge_evaluator, with_interval
 from tot_lab.views.figures.points import MAX_RUN_IDS, format_run_ids, note_losses
@@ -20,45 +18,22 @@ if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
 
-_Numbers = NDArray[np.float64]
-
 
 class CalibrationInfo(NamedTuple):
-    """Data of `plot_calibration`. The fields up to `nodes` have one entry per bin of the score.
+    """Data of `plot_calibration`.
 
     Attributes:
-        low: Lower end of the bin.
-        high: Upper end of the bin.
-        thoughts: Number of labelled thoughts in the bin.
-        solvable: Number of solvable thoughts in the bin.
-        score: Mean score.
-        share: Share of solvable thoughts, or nan if the bin is empty.
-        lower: Lower end of the 95% interval of `share`.
-        upper: Upper end of the 95% interval of `share`.
-        run_ids: Ids of the first 100 runs.
-        nodes: The first 100 thoughts, as `run_id node`.
-        measures: Measures of the `EvaluatorDiagnosis`.
-        intervals: Lower and upper end of the interval of each measure.
-        unlabelled: Number of thoughts with a score and without a label.
-        runs: Table of the runs.
-        model_note: What the models of the runs are; see `Run.model_note`.
+        found: The diagnosis.
+        curve: Its calibration, one row per bin of the score. The share of solvable thoughts in an empty bin
+            is nan.
+        run_ids: Ids of the first 100 runs of each bin.
+        nodes: The first 100 thoughts of each bin, as `run_id node`.
     """
 
-    low: _Numbers
-    high: _Numbers
-    thoughts: NDArray[np.intp]
-    solvable: NDArray[np.intp]
-    score: _Numbers
-    share: _Numbers
-    lower: _Numbers
-    upper: _Numbers
+    found: EvaluatorDiagnosis
+    curve: pandas.DataFrame
     run_ids: list[list[str]]
     nodes: list[list[str]]
-    measures: dict[str, float]
-    intervals: dict[str, tuple[float, float]]
-    unlabelled: int
-    runs: pandas.DataFrame
-    model_note: str
 
 
 def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
@@ -66,27 +41,15 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
     if not isinstance(bins, int) or bins < 1:
         raise ValueError(f"Invalid `bins`: got {bins!r}. Use an integer of at least 1.")
     found = runs if isinstance(runs, EvaluatorDiagnosis) else judge_evaluator(runs)
-    curve = found.calibration(bins)
+    curve = found.calibration(bins).astype({"thoughts": int, "solvable": int})
     known = found.thoughts[found.thoughts["score"].notna() & found.thoughts["solvable"].notna()]
     place = bins_of(known["score"].to_numpy(float), bins)
     inside = [known[place == k] for k in range(bins)]
-    numbers = {name: curve[name].to_numpy(float, na_value=math.nan) for name in curve.columns}
     return CalibrationInfo(
-        numbers["low"],
-        numbers["high"],
-        curve["thoughts"].to_numpy(int),
-        curve["solvable"].to_numpy(int),
-        numbers["score"],
-        numbers["share"],
-        numbers["lower"],
-        numbers["upper"],
+        found,
+        curve.astype(dict.fromkeys(curve.select_dtypes("Float64"), float)),
         [list(some["run_id"].drop_duplicates().iloc[:MAX_RUN_IDS]) for some in inside],
         [[f"{row.run_id} {row.node}" for row in some.iloc[:MAX_RUN_IDS].itertuples()] for some in inside],
-        {str(name): float(value) for name, value in found.measures.items()},
-        {str(name): (float(low), float(high)) for name, low, high in found.intervals.itertuples()},
-        int(found.thoughts["score"].notna().sum()) - len(known),
-        found.runs,
-        found.model_note,
     )
 
 
@@ -114,14 +77,14 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool | None = None) -
     figure = make_subplots(rows=2, shared_xaxes=True, row_heights=[0.72, 0.28], vertical_spacing=0.06)
     _draw_curve(figure, info, palette(dark).faint)
     _draw_counts(figure, info)
-    if not info.thoughts.any():
+    if not info.curve["thoughts"].any():
         show_message(figure, "no scored thought has a label: it is not known which ones are solvable")
-    losses = note_losses(info.runs)
+    losses = note_losses(info.found.runs)
     style_figure(
         figure,
         ["Calibration of the evaluator"],
         [*_notes(info), losses.line],
-        info.model_note,
+        info.found.model_note,
         dark,
         height=520,
         warning=losses.warning,
@@ -148,20 +111,23 @@ def _draw_curve(figure: go.Figure, info: CalibrationInfo, faint: str) -> None:
         row=1,
         col=1,
     )
-    held = np.flatnonzero(info.thoughts).tolist()
-    most = max(info.thoughts.max(initial=1), 1)
-    above, below = np.maximum(info.upper - info.share, 0), np.maximum(info.share - info.lower, 0)
+    held = info.curve[info.curve["thoughts"] > 0]
+    above, below = (held["upper"] - held["share"]).clip(0), (held["share"] - held["lower"]).clip(0)
     figure.add_scatter(
-        x=info.score[held],
-        y=info.share[held],
+        x=held["score"],
+        y=held["share"],
         mode="lines+markers",
         line={"color": KINDS[0], "width": 1.5},
-        marker={"color": KINDS[0], "opacity": 1, "size": 7 + 11 * np.sqrt(info.thoughts[held] / most)},
-        error_y=error_bars(above[held], below[held], KINDS[0]),
+        marker={
+            "color": KINDS[0],
+            "opacity": 1,
+            "size": 7 + 11 * np.sqrt(held["thoughts"] / held["thoughts"].max()),
+        },
+        error_y=error_bars(above, below, KINDS[0]),
         name="evaluator",
-        customdata=[info.run_ids[k] for k in held],
+        customdata=[info.run_ids[k] for k in held.index],
         hoverinfo="text",
-        hovertext=[_hover(info, k) for k in held],
+        hovertext=[_hover(info, k) for k in held.index],
         row=1,
         col=1,
     )
@@ -169,20 +135,20 @@ def _draw_curve(figure: go.Figure, info: CalibrationInfo, faint: str) -> None:
 
 def _draw_counts(figure: go.Figure, info: CalibrationInfo) -> None:
     """Draw the number of thoughts in each bin."""
-    middle, width = (info.low + info.high) / 2, 0.92 / len(info.low)
+    low, high, solvable = info.curve["low"], info.curve["high"], info.curve["solvable"]
     for counts, words, shade in (
-        (info.solvable, "solvable", KINDS[2]),
-        (info.thoughts - info.solvable, "not solvable", KINDS[1]),
+        (solvable, "solvable", KINDS[2]),
+        (info.curve["thoughts"] - solvable, "not solvable", KINDS[1]),
     ):
         figure.add_bar(
-            x=middle,
+            x=(low + high) / 2,
             y=counts,
-            width=width,
+            width=0.92 / len(low),
             marker={"color": shade},
             name=words,
             customdata=info.run_ids,
             hoverinfo="text",
-            hovertext=[_hover(info, k) for k in range(len(middle))],
+            hovertext=[_hover(info, k) for k in range(len(low))],
             row=2,
             col=1,
         )
@@ -190,11 +156,13 @@ def _draw_counts(figure: go.Figure, info: CalibrationInfo) -> None:
 
 def _notes(info: CalibrationInfo) -> list[str]:
     """Return the lines of the subtitle."""
-    m = info.measures
-    values = {name: with_interval(m[name], *ends) for name, ends in info.intervals.items()}
+    found, m = info.found, info.found.measures
+    values = {name: with_interval(m[name], *ends) for name, *ends in found.intervals.itertuples()}
+    labelled = info.curve["thoughts"].sum()
+    unlabelled = found.thoughts["score"].notna().sum() - labelled
     return [
-        f"{len(info.runs):,} runs  ·  {info.thoughts.sum():,} labelled thoughts"
-        + (f", {info.unlabelled:,} without a label" if info.unlabelled else "")
+        f"{len(found.runs):,} runs  ·  {labelled:,} labelled thoughts"
+        + (f", {unlabelled:,} without a label" if unlabelled else "")
         + (f"  ·  {m['unreadable']:.0%} unreadable" if m["unreadable"] > 0 else ""),
         f"AUC {values['auc']}  ·  calibration error {values['calibration_error']}"
         f"  ·  Brier score {values['brier']}",
@@ -202,9 +170,11 @@ def _notes(info: CalibrationInfo) -> list[str]:
 
 
 def _hover(info: CalibrationInfo, k: int) -> str:
-    lines = [f"<b>score {info.low[k]:.2f} to {info.high[k]:.2f}</b>"]
-    lines.append(f"{info.solvable[k]:,} of {info.thoughts[k]:,} thoughts solvable")
-    if info.thoughts[k]:
-        lines.append(f"{info.share[k]:.1%}, 95% interval {info.lower[k]:.1%} to {info.upper[k]:.1%}")
+    of = info.curve.loc[k]
+    thoughts = int(info.curve["thoughts"].iloc[k])
+    lines = [f"<b>score {of['low']:.2f} to {of['high']:.2f}</b>"]
+    lines.append(f"{of['solvable']:,.0f} of {thoughts:,} thoughts solvable")
+    if thoughts:
+        lines.append(f"{of['share']:.1%}, 95% interval {of['lower']:.1%} to {of['upper']:.1%}")
     nodes = [node.replace(" ", " thought ", 1) for node in info.nodes[k]]
-    return "<br>".join([*lines, *format_run_ids(nodes, int(info.thoughts[k]))])
+    return "<br>".join([*lines, *format_run_ids(nodes, thoughts)])

@@ -471,7 +471,7 @@ export class Frame {
     return open;
   }
 
-  /** The thoughts that a search may still expand, or at its end could have expanded, as in rings.py. */
+  /** The thoughts that a search may still expand, or at its end could have expanded, as in tree.py. */
   get frontier() {
     const frontier = [];
     const over = !/^(budget:.*|limit:nodes|cancelled)$/.test(this.stop ?? "cancelled");
