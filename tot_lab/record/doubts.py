@@ -1,0 +1,64 @@
+"""What makes the result of a run doubtful: what a success rate or an answer alone does not show.
+
+Lost calls are counted by `tot_lab.record.losses`. The card of a run shows both; a sweep shows the doubts of
+its runs, with their counts added up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from typing import NamedTuple
+
+from tot_lab.core.calls import Call
+from tot_lab.core.purposes import OTHER, role_of
+from tot_lab.record.losses import LARGE, ByRole, Losses
+from tot_lab.record.run import NO_EVALUATOR, Run
+
+
+class Doubt(NamedTuple):
+    """One doubt, and how many of what it concerns.
+
+    Attributes:
+        text: A clause, in which `{}` stands for the numbers.
+    """
+
+    text: str
+    number: int = 1
+    of: int = 1
+
+    def __str__(self) -> str:
+        return self.text.format(f"{self.number:,} of {self.of:,}")
+
+
+def doubts_of(run: Run, losses: ByRole | None) -> tuple[Doubt, ...]:
+    """Return the doubts about a run with these `losses`. Time is linear in its size."""
+    found = []
+    if losses is not None and not losses.get("evaluate", Losses()).unreadable:  # which says the same
+        judged = [node for node in run.tree if node.by not in NO_EVALUATOR]
+        unreadable = sum(node.unreadable for node in judged)
+        if unreadable > LARGE * len(judged):
+            found.append(Doubt("{} scores unreadable", unreadable, len(judged)))
+    calls: Counter[str] = Counter()
+    repeats: Counter[str] = Counter()
+    for line in run.lines:
+        if isinstance(line.e, Call):
+            role = role_of(line.e.purpose) or OTHER
+            calls[role] += 1
+            repeats[role] += line.e.temperature == 0 and line.e.sample_index > 0
+    for role, number in repeats.items():
+        if number and 2 * number >= calls[role]:
+            text = f"{{}} {role} calls sample the same reply again, at temperature 0"
+            found.append(Doubt(text, number, calls[role]))
+    if _is_unsolvable(run):
+        found.append(Doubt("no answer to the question can be right"))
+    return tuple(found)
+
+
+def _is_unsolvable(run: Run) -> bool:
+    """Whether the domain knows, without a long search, that no answer is right."""
+    with suppress(Exception):  # of a file's task, or of a user's domain
+        task = run.task
+        if task is not None and task.domain.is_bounded(task) and not run.waits_for_grading:
+            return run.correct is False and task.domain.solvable(task, task.steps) is False
+    return False
