@@ -7,6 +7,7 @@ its runs, with their counts added up.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -39,20 +40,28 @@ def doubts_of(run: Run, losses: ByRole | None) -> tuple[Doubt, ...]:
         unreadable = sum(node.unreadable for node in judged)
         if unreadable > LARGE * len(judged):
             found.append(Doubt("{} scores unreadable", unreadable, len(judged)))
-    calls: Counter[str] = Counter()
-    repeats: Counter[str] = Counter()
-    for line in run.lines:
-        if isinstance(line.e, Call):
-            role = role_of(line.e.purpose) or OTHER
-            calls[role] += 1
-            repeats[role] += line.e.temperature == 0 and line.e.sample_index > 0
-    for role, number in repeats.items():
-        if number and 2 * number >= calls[role]:
-            text = f"{{}} {role} calls sample the same reply again, at temperature 0"
-            found.append(Doubt(text, number, calls[role]))
+    found += _repeated_samples(run)
     if _is_unsolvable(run):
         found.append(Doubt("no answer to the question can be right"))
     return tuple(found)
+
+
+def _repeated_samples(run: Run) -> Iterator[Doubt]:
+    """Yield, for each role, the repeated requests at temperature 0 if they are half of its calls."""
+    calls: Counter[str] = Counter()
+    repeats: Counter[str] = Counter()
+    asked: dict[tuple[str, ...], tuple[int, tuple[int, ...]]] = {}
+    for line in run.lines:
+        if isinstance(call := line.e, Call):
+            role = role_of(call.purpose) or OTHER
+            calls[role] += 1
+            if call.temperature == 0:
+                sample = call.sample_index, call.attempt
+                request = call.purpose, *(message.content for message in call.messages)
+                repeats[role] += asked.setdefault(request, sample) != sample
+    for role, number in repeats.items():
+        if number and 2 * number >= calls[role]:
+            yield Doubt(f"{{}} {role} calls repeat a request at temperature 0", number, calls[role])
 
 
 def _is_unsolvable(run: Run) -> bool:
