@@ -309,7 +309,7 @@ def html(sweep: Sweep, under_way: str = "") -> str:
         for line, (label, *words) in zip(summary(sweep), _described(sweep), strict=True)
     )
     progress = f"<pre>{html_text(under_way)}</pre>" if under_way else ""
-    below = f"<p><b>{html_text(lost)}</b></p>" if (lost := warned(sweep)) else ""
+    below = "".join(f"<p><b>{html_text(line)}</b></p>" for line in warned(sweep).splitlines())
     return (
         f"<div>{progress}<p>{html_text(headline(sweep))}</p><table><tr>{head}</tr>{rows}</table>{below}</div>"
     )

@@ -29,7 +29,7 @@ class Doubt(NamedTuple):
     of: int = 1
 
     def __str__(self) -> str:
-        return self.text.format(f"{self.number:,} of {self.of:,}")
+        return self.text.replace("{}", f"{self.number:,} of {self.of:,}")
 
 
 def doubts_of(run: Run, losses: ByRole | None) -> tuple[Doubt, ...]:

@@ -485,11 +485,9 @@ def _failure_html(summary: RunSummary) -> str:
 
 def _doubts_html(summary: RunSummary) -> str:
     """Return a line with the doubts about the result, or ""."""
-    return (
-        f'<div style="{_APART}"><b>! {html_text(short(summary.doubts, 400))}</b></div>'
-        if summary.doubts
-        else ""
-    )
+    if not summary.doubts:
+        return ""
+    return f'<div style="{_APART}"><b>! {html_text(short(summary.doubts, 400))}</b></div>'
 
 
 def _table_row(place: int, run: Run, summary: RunSummary) -> dict[str, str]:

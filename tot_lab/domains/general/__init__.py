@@ -236,11 +236,9 @@ class General(Domain):
     def why_ungraded(self, task: Task) -> str:
         if (self.grading is None) == (task.reference is None) or type(self).grade is not General.grade:
             return ""
-        return (
-            "pass grade= (number, exact, choice, math, …)"
-            if self.grading is None
-            else "there is no answer to compare with"
-        )
+        if self.grading is None:
+            return "pass grade= (number, exact, choice, math, …)"
+        return "there is no answer to compare with"
 
     def expected(self, task: Task) -> Any:
         """Return the reference. Returns `None` if it is a pattern or code, which many answers satisfy."""
