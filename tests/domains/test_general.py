@@ -340,11 +340,13 @@ def test_other_bad_sources(tmp_path: Path) -> None:
 
 def test_a_row_without_an_answer_is_not_graded() -> None:
     table = pd.DataFrame({"question": ["x", "y"], "answer": [42, None]})
-    made = tasks(table, answer="answer", grade="number")
+    with pytest.warns(UserWarning, match="^row 2: 'answer' is empty"):
+        made = tasks(table, answer="answer", grade="number")
     assert [task.reference for task in made] == [42.0, None]
     assert [task.grade("42") for task in made] == [1.0, None]
     nullable = pd.DataFrame({"question": ["x", "y"], "answer": pd.array([42, None], dtype="Int64")})
-    assert [task.reference for task in tasks(nullable, answer="answer")] == [42, None]
+    with pytest.warns(UserWarning, match="^row 2: 'answer' is empty"):
+        assert [task.reference for task in tasks(nullable, answer="answer")] == [42, None]
 
 
 def test_a_line_separator_inside_json_is_no_new_line(tmp_path: Path) -> None:

@@ -283,7 +283,8 @@ def test_a_bad_row_of_a_parquet_file_is_named(tmp_path):
 def test_values_of_parquet_become_plain(tmp_path):
     path = tmp_path / "a.parquet"
     pd.DataFrame({"question": ["x", "y", "z"], "answer": [1, None, 3], "n": [7, 8, 9]}).to_parquet(path)
-    made = tl.tasks(path, answer="answer", grade="number", id="n")
+    with pytest.warns(UserWarning, match="a.parquet row 2: 'answer' is empty"):
+        made = tl.tasks(path, answer="answer", grade="number", id="n")
     assert [(task.reference, task.id, task.grade("1")) for task in made] == [
         (1.0, "7", 1.0), (None, "8", None), (3.0, "9", 0.0),
     ]  # fmt: skip

@@ -520,6 +520,7 @@ def test_scores_that_are_no_list_are_an_error_that_names_the_evaluator():
     [
         (lambda paths: [0.5], "must return one score per path: got 1 for 3"),
         (lambda paths: [0.5, 7.0, 0.5], r"thought 0\.1, must return a score from 0 to 1: got 7"),
+        (lambda paths: [0.5, float("nan"), 0.5], r"thought 0\.1, must return a number .*: got nan"),
     ],
 )
 def test_scores_that_cannot_be_are_errors_that_name_the_evaluator(scores, error):
@@ -528,10 +529,8 @@ def test_scores_that_cannot_be_are_errors_that_name_the_evaluator(scores, error)
 
 
 def test_a_score_that_is_none_is_unread():
-    made, _ = searched(
-        lambda tree, frontier: [], evaluate=batch_of(Batch(lambda paths: [None, float("nan"), 1]))
-    )
-    assert [made.tree[f"0.{k}"].score for k in range(3)] == [None, None, 1.0]
+    made, _ = searched(lambda tree, frontier: [], evaluate=batch_of(Batch(lambda paths: [None, 0, 1])))
+    assert [made.tree[f"0.{k}"].score for k in range(3)] == [None, 0.0, 1.0]
     assert made.tree["0.0"].unreadable
 
 

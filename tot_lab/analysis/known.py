@@ -16,12 +16,9 @@ from tot_lab.core.parts import needs_functions
 from tot_lab.core.records import Decided
 from tot_lab.core.task import Domain, Path, Task
 from tot_lab.core.tree import Node
-from tot_lab.record.run import Run
+from tot_lab.record.run import NO_EVALUATOR, Run
 
 T = TypeVar("T")
-
-NO_EVALUATOR = ("", "root", "domain", "person", "self_consistency")
-"""Values of `Scored.by` that are not judgements of a thought by an evaluator."""
 
 
 def can_be_asked(run: Run) -> bool:

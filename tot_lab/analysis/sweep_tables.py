@@ -25,13 +25,15 @@ from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import compare_all, rates_of
 from tot_lab.analysis.sweep_summary import Summary, losses_in, summary
 from tot_lab.analysis.tables import any_of_kept, compute_columns
-from tot_lab.core.calls import html_text
+from tot_lab.core.calls import halts, html_text
 from tot_lab.core.extras import requires
 from tot_lab.core.files import write_whole
 from tot_lab.core.purposes import OTHER, ROLES
+from tot_lab.core.records import describe_stop
 from tot_lab.lab.sweeps.axes import differing_settings, flat_settings, format_value
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.entries import Exported
+from tot_lab.record.doubts import Doubt
 from tot_lab.record.journal import Header
 from tot_lab.record.losses import columns_of, describe, warn_of, warning_of, without_losses
 from tot_lab.record.run import Run, model_note, money, text_table
@@ -358,17 +360,24 @@ def _described(sweep: Sweep, rates: Mapping[str, tuple[float, float, float]]) ->
 
 
 def warned(sweep: Sweep) -> str:
-    """Return the warnings below the table, about failed and ungraded runs, budgets, lost calls and unequal
-    checks, one per line.
+    """Return the warnings below the table, about failed and ungraded runs, lost calls, other doubts and
+    unequal checks, one per line.
     """
-    warnings = [
-        _failures(sweep),
-        _ungraded(sweep),
-        _cut_short(sweep),
-        warning_of(losses_in(sweep)),
-        _unequal_checks(sweep),
-    ]
+    lost = warning_of(losses_in(sweep))
+    warnings = [_failures(sweep), _ungraded(sweep), lost, *_doubts(sweep), _unequal_checks(sweep)]
     return "\n".join(f"! {text}" for text in warnings if text)
+
+
+def _doubts(sweep: Sweep) -> Iterator[str]:
+    """Yield each doubt about the runs, and about how many of them."""
+    found: dict[str, list[Doubt]] = {}
+    for row in (sweep.rows[cell.run_id] for cell in sweep.cells if cell.run_id in sweep.rows):
+        ended = [Doubt(describe_stop(row.stop))] if row.stop and halts(row.stop) and not row.error else []
+        for doubt in (*ended, *row.doubts):
+            found.setdefault(doubt.text, []).append(doubt)
+    for text, doubts in found.items():
+        whole = Doubt(text, sum(one.number for one in doubts), sum(one.of for one in doubts))
+        yield f"{len(doubts):,} of {len(sweep.rows):,} runs: {whole}"
 
 
 def _failures(sweep: Sweep) -> str:
@@ -381,16 +390,6 @@ def _failures(sweep: Sweep) -> str:
     whose = "" if len(errors) == 1 else f", {'all' if shared == len(errors) else f'{shared:,} of them'} with"
     runs = f"{len(errors):,} of {len(sweep.rows):,} runs failed, without a grade"
     return f"{runs}{whose}: {_one_line(errors[0])}"
-
-
-def _cut_short(sweep: Sweep) -> str:
-    """Return how many runs a budget ended, and that the averages contain them."""
-    stops = [row.stop for row in sweep.rows.values() if row.stop and row.stop.startswith("budget:")]
-    if not stops:
-        return ""
-    budgets = ", ".join(sorted({stop.removeprefix("budget:") for stop in stops}))
-    runs = f"a budget ({budgets}) ended {len(stops):,} of {len(sweep.rows):,} runs"
-    return f"{runs}: the averages contain what they did until then"
 
 
 def _unequal_checks(sweep: Sweep) -> str:
@@ -470,7 +469,7 @@ def html(sweep: Sweep, under_way: str = "") -> str:
         for line, (label, *words) in zip(summary(sweep), _described(sweep, rates), strict=True)
     )
     progress = f"<pre>{html_text(under_way)}</pre>" if under_way else ""
-    below = f"<p><b>{html_text(lost)}</b></p>" if (lost := warned(sweep)) else ""
+    below = "".join(f"<p><b>{html_text(line)}</b></p>" for line in warned(sweep).splitlines())
     return (
         f"<div>{progress}<p>{html_text(headline(sweep))}</p><table><tr>{head}</tr>{rows}</table>{below}</div>"
     )

@@ -179,6 +179,8 @@ class Readers:
 class Rules:
     """When two paths reach the same state, when a path is complete, and how an answer is found and graded."""
 
+    kind: ClassVar[str]
+
     def assess(self, task: Task, path: Path) -> float | None:
         """A score from 0 to 1 that needs no model. `None` leaves the thought to the evaluator."""
         return None
@@ -233,10 +235,11 @@ class Rules:
         return None
 
     def why_ungraded(self, task: Task) -> str:
-        """Why answers to `task` are not graded although their reference is known, and what would grade them.
-        "" without such a reason.
+        """Why answers to `task` are not graded although their reference or their grading is known, and what
+        would grade them. "" without such a reason.
         """
-        return ""
+        lacks = task.reference is not None and type(self).grade is Rules.grade
+        return f"the domain {self.kind!r} has no grade" if lacks else ""
 
     def credit(self, task: Task, answer: str) -> float | None:
         """Partial credit for `answer`, from 0 to 1, which never counts as solved. `None` without any

@@ -6,6 +6,7 @@ model is called.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def tasks(
             an installed package. `None` makes `general` tasks of the fields that the other arguments name.
         question: Field with the question.
         answer: Field with the reference answer. `None` means that the rows have no answers. A row whose field
-            is empty, null or NaN has no answer and is not graded.
+            is empty, null or NaN has no answer and is not graded, with a warning.
         grade: How answers are compared with the reference (see `General.grading`). It requires `answer`.
         id: Field with the task's id. `None` numbers the rows from 1.
         seed: For `gym:FAMILY`: the same seed generates the same tasks, 0 by default. Many families use
@@ -51,7 +52,8 @@ def tasks(
         difficulty: For `gym:FAMILY`: fields of the family's configuration and their values.
 
     Raises:
-        ValueError: If a row is invalid. The message names the file, the line (or row) and the field.
+        ValueError: If there is no row, or one is invalid. The message names the file, the line (or row) and
+            the field.
         OSError: If the file cannot be read.
         ImportError: If the file, the grading or `gym:FAMILY` requires a package that is not installed.
     """
@@ -82,7 +84,7 @@ def tasks(
             reference = None if answer is None else _reference(row[answer])
             return task_of(domain, text, reference, id="" if id is None else str(row[id]))
 
-    made = []
+    made, empty = [], []
     for number, (where, row) in enumerate(rows(source), 1):
         if not isinstance(row, Mapping):
             raise ValueError(f"{where}: a row must be an object with fields: got {kind_of(row)}.")
@@ -91,6 +93,13 @@ def tasks(
             made.append(task if task.id else task.model_copy(update={"id": str(number)}))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
+        if answer is not None and task.reference is None:
+            empty.append(where)
+    if not made:
+        raise ValueError(f"{source if isinstance(source, str | Path) else 'source'} has no rows.")
+    if empty:
+        more = f" and {len(empty) - 1:,} more" if len(empty) > 1 else ""
+        warnings.warn(f"{empty[0]}{more}: {answer!r} is empty: not graded.", UserWarning, stacklevel=2)
     return made
 
 

@@ -170,8 +170,9 @@ class Lab(NamesNearest):
     def replaying(self) -> Lab:
         """Return this lab without network access: every call is answered from the cache.
 
-        A call that is not cached ends the run with `CacheMiss`. The returned lab has no memory, since
-        recalled text would change the prompts, and no trace.
+        A call that is not cached ends the run with `CacheMiss`. A simulated model without `cache=` computes
+        its replies. The returned lab has no memory, since recalled text would change the prompts, and no
+        trace.
         """
         settings = vars(self.runner.settings.replaying())
         lab = Lab(**{**settings, "runs": self.runs, "plans": self.plans})
@@ -232,7 +233,8 @@ class Lab(NamesNearest):
                 `lab.run(task)`, the lab's `strategy` runs, or `tl.ReAct()` if the lab has tools.
             task: The task to solve.
             budget: Limits on what the run may use.
-            repeat: Number of an independent repeat. It changes every sample.
+            repeat: Index of one independent repeat. It changes every sample. For several runs use
+                `sweep(…, repeats=)`.
             watch: Called with each batch of new lines and of the notes that they imply during the run, and
                 with a note `call.partial`, which is not recorded, for the text so far of each open call.
 

@@ -39,7 +39,7 @@ Mode = Literal["auto", "off", "refresh", "replay"]
 
 `auto` calls the model only for unknown calls. `off` calls the model for every call and caches nothing.
 `refresh` calls the model once for every call and stores the replies beside the old ones. `replay` never calls
-the model, and an unknown call is an error.
+the model, and an unknown call is an error. Only a simulated model without a cache computes its replies then.
 """
 
 MODES: tuple[Mode, ...] = get_args(Mode)

@@ -7,9 +7,8 @@ prefixed.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from traceback import extract_tb
 from types import CoroutineType
 from typing import Any
@@ -29,6 +28,7 @@ from tot_lab.core.calls import (
 )
 from tot_lab.core.reading.thinking import separated
 from tot_lab.core.scrubbing import scrubbed
+from tot_lab.models.stack import warn_of_failure
 
 _MISTAKES = (NameError, AttributeError, TypeError, LookupError, ImportError, ArithmeticError)
 """Exceptions that a mistake in the code of a model function raises."""
@@ -66,12 +66,19 @@ class Function:
     def _explain(self, error: Exception) -> str:
         """Describe an exception of the function. A mistake in its code comes with the line.
 
-        The first mistake is also a warning, so that it is seen before a long experiment ends. The record is
-        the same where warnings are errors. The text of the line may hold a key and is not shown.
+        The first exception is also a warning, so that it is seen before a long experiment ends. The text of
+        the line may hold a key and is not shown.
         """
         text = format_error(error)
-        if not isinstance(error, _MISTAKES):
-            return text
+        if isinstance(error, _MISTAKES):
+            text += self._line_of(error)
+        if not self._has_warned:
+            self._has_warned = True
+            warn_of_failure(f"The model function failed: {text}")
+        return text
+
+    def _line_of(self, error: Exception) -> str:
+        """Return the last line of the function that `error` passed through, in brackets, or ""."""
         called = self.model if hasattr(self.model, "__code__") else type(self.model).__call__
         code = getattr(called, "__code__", None)
         lines = [
@@ -79,12 +86,7 @@ class Function:
             for frame in extract_tb(error.__traceback__)
             if code is not None and frame.filename == code.co_filename
         ]
-        text = f"{text} ({lines[-1]})" if lines else text
-        if not self._has_warned:
-            self._has_warned = True
-            with suppress(RuntimeWarning):
-                warnings.warn(f"The model function failed: {text}", RuntimeWarning, stacklevel=2)
-        return text
+        return f" ({lines[-1]})" if lines else ""
 
 
 async def _streamed(pieces: AsyncGenerator[Any, None], observer: CallObserver) -> Any:

@@ -12,9 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -24,7 +22,7 @@ from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.reading.thinking import separated
 from tot_lab.core.records import usage_noted
 from tot_lab.core.scrubbing import scrubbed
-from tot_lab.models.stack import PAY_AGAIN, Backend, Endpoint, Failure
+from tot_lab.models.stack import PAY_AGAIN, Backend, Endpoint, Failure, warn_of_failure
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 60.0
@@ -75,6 +73,9 @@ class Retried:
             if again and (pay := PAY_AGAIN.get()) is not None and not await pay([*lost.values()]):
                 again, error = False, f"{error} (the spending limit has no room for another try)"
             if not again:
+                if self._warned < 0:  # nor of a retry
+                    self._warned = time.monotonic()
+                    warn_of_failure(f"A call failed: {error}")
                 return [reply or replace(lost[place], error=error) for place, reply in enumerate(replies)]
             if failure.connection_failed:
                 self._warn(failure, wait)
@@ -88,16 +89,12 @@ class Retried:
         raise AssertionError
 
     def _warn(self, failure: Failure, wait: float) -> None:
-        """Warn that the server does not answer, so that nobody waits without knowing why.
-
-        The record stays the same where warnings are errors.
-        """
+        """Warn that the server does not answer, so that nobody waits without knowing why."""
         if time.monotonic() - self._warned >= _QUIET:
             self._warned = time.monotonic()
             problem = self._error_text(failure, 1)
-            text = f"{problem}. The next of {self.endpoint.retries} retries follows in {wait:.1f} s."
-            with suppress(RuntimeWarning):
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            retries = self.endpoint.retries
+            warn_of_failure(f"{problem}. The next of {retries} retries follows in {wait:.1f} s.")
 
     def _error_text(self, failure: Failure, tries: int) -> str:
         status = "" if failure.status is None else f" {failure.status}"

@@ -30,9 +30,10 @@ are finished early. This changes no record.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from itertools import count
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
@@ -136,6 +137,16 @@ class Listening:
     def partial(self, text: str) -> None:
         """Forward the partial text."""
         self.observer.partial(text)
+
+
+def warn_of_failure(text: str) -> None:
+    """Warn of the first failed call of a lab, which the run alone would show.
+
+    Without a registry, Python shows the same warning of another lab again. The record is the same where
+    warnings are errors.
+    """
+    with suppress(RuntimeWarning):
+        warnings.warn_explicit(text, RuntimeWarning, "tot_lab", 1)
 
 
 class Failure(Exception):

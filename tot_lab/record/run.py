@@ -42,6 +42,9 @@ KEPT = ("kept", "complete", "answer")
 UNREADABLE = ("parse.unreadable", "json.failed")
 """Names of the notes about unreadable replies; the latter comes after the retries."""
 
+NO_EVALUATOR = ("", "root", "domain", "person", "self_consistency")
+"""Values of `Scored.by` that are not judgements of a thought by an evaluator."""
+
 
 class Usage(NamedTuple):
     """What calls used.

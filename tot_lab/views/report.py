@@ -24,7 +24,8 @@ from tot_lab.core.files import write_whole
 from tot_lab.core.records import Note
 from tot_lab.core.tools import tool_of
 from tot_lab.core.tree import Node, Tree, format_score
-from tot_lab.record.losses import describe, losses_of, total, warning_of
+from tot_lab.record.doubts import doubts_of
+from tot_lab.record.losses import describe, large, losses_of, total, warning_of
 from tot_lab.record.run import Run, model_note, money
 from tot_lab.views.figures.theme import (
     FONT,
@@ -74,6 +75,7 @@ class RunSummary(NamedTuple):
         score: Score of the answer, or "" if it has none.
         verdict: Whether the answer is correct, with the expected one if it is not, or "" if unknown.
         failed: The most common error of the calls, or "".
+        doubts: What else makes the result doubtful, such as replies that were lost, or "".
         tools: Number of calls of each tool, or "" if there were none.
         changed: What a person changed, or "".
         run_facts: Id, duration, amount paid and number of cached calls. They differ between runs with the
@@ -89,6 +91,7 @@ class RunSummary(NamedTuple):
     thoughts: str
     calls: str
     failed: str
+    doubts: str
     tools: str
     changed: str
     tokens: str
@@ -103,6 +106,7 @@ def summarize(run: Run) -> RunSummary:
     usage, counts = run.usage, count_records(run)
     errors = f" ({usage.errors:,} failed)" if usage.errors else ""
     cached = f" · {counts.cached:,} calls from the cache" if counts.cached else ""
+    repeat = f" · repeat {run.header.repeat}" if run.header.repeat else ""
     adaptive = run.header.strategy.get("kind") == "adaptive" and run.selected_strategy is not None
     routed = f"→{run.strategy_used}" if adaptive else ""
     return RunSummary(
@@ -117,13 +121,14 @@ def summarize(run: Run) -> RunSummary:
         if "calls" in run.header.unknown
         else f"{usage.calls:,}{errors}",
         counts.failed,
+        counts.doubts,
         counts.tools,
         printable("; ".join(map(str, changes_of(run)))),
         "unknown"
         if usage.input_tokens is usage.output_tokens is None
         else f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
         money(usage.cost),
-        f"run {run.id} · {_format_seconds(run, ' s')}{counts.in_tools}"
+        f"run {run.id}{repeat} · {_format_seconds(run, ' s')}{counts.in_tools}"
         + ("" if usage.cost is usage.paid is None else f" · paid {money(usage.paid)}")
         + cached
         + ("" if run.verified else " · unverified: no checksums"),
@@ -144,6 +149,7 @@ class RecordCounts(NamedTuple):
 
     Attributes:
         failed: The most common error of the calls, else why the run failed, or "".
+        doubts: What else makes the result doubtful, or "".
         cached: Number of calls answered from the cache.
         tools: Number of calls of each tool, as text.
         carried_out: Number of tool calls that were carried out.
@@ -151,6 +157,7 @@ class RecordCounts(NamedTuple):
     """
 
     failed: str
+    doubts: str
     cached: int
     tools: str
     carried_out: int
@@ -167,6 +174,7 @@ def count_records(run: Run) -> RecordCounts:
     carried_out = [row for row in tools_of(run) if row.reply is not None and not refused(row.reply.error)]
     counts = RecordCounts(
         printable(reasons.most_common(1)[0][0] if reasons else run.failure or ""),
+        _format_doubts(run),
         sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines),
         _format_tools(carried_out),
         len(carried_out),
@@ -174,6 +182,16 @@ def count_records(run: Run) -> RecordCounts:
     )
     run.__dict__["_counted"] = counts
     return counts
+
+
+def _format_doubts(run: Run) -> str:
+    """Return the lost replies and other doubts about a run as text. Failed calls are shown by themselves."""
+    losses = losses_of(run)
+    replies = {
+        role: lost._replace(failed=0, calls=lost.calls - lost.failed) for role, lost in (losses or {}).items()
+    }
+    lost = [counted for *_, counted in large({"": replies})]
+    return printable("; ".join([*lost, *map(str, doubts_of(run, losses))]))
 
 
 def run_text(run: Run) -> str:
@@ -189,6 +207,7 @@ def run_text(run: Run) -> str:
         f"  ended     {stopped}" + (f" · strategy's score {summary.score}" if summary.score else ""),
         f"  {_format_usage(summary)}",
         *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
+        *([f"  !         {short(summary.doubts, 400)}"] if summary.doubts else []),
         *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
         *([f"  person    changed {short(summary.changed, 400)}"] if summary.changed else []),
         f"  thoughts  {summary.thoughts}",
@@ -308,7 +327,7 @@ def run_html(run: Run) -> str:
         f'<div style="{_APART}"><span style="opacity:.65">answer</span> '
         f"<b>{_line_html(summary.answer) or 'none'}</b>{verdict}</div>"
         f'<div style="{_ROW}">{table}</div>'
-        f"{_failure_html(summary)}{_changed_html(summary)}{_tree_html(run)}"
+        f"{_failure_html(summary)}{_doubts_html(summary)}{_changed_html(summary)}{_tree_html(run)}"
         f'<div style="{_SMALL};{_FOOT}">{html_text(summary.run_facts)}</div></div>'
     )
 
@@ -457,6 +476,13 @@ def _failure_html(summary: RunSummary) -> str:
     if not summary.failed:
         return ""
     return f'<div style="{_APART}">failed: {html_text(short(summary.failed, 400))}</div>'
+
+
+def _doubts_html(summary: RunSummary) -> str:
+    """Return a line with the doubts about the result, or ""."""
+    if not summary.doubts:
+        return ""
+    return f'<div style="{_APART}"><b>! {html_text(short(summary.doubts, 400))}</b></div>'
 
 
 def _table_row(place: int, run: Run, summary: RunSummary) -> dict[str, str]:

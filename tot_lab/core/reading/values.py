@@ -31,8 +31,7 @@ def finite(value: Any) -> float | None:
 
 
 def verdict(value: Any, by: str) -> float | None:
-    """Check a score that a user's function returned: a number from 0 to 1, a boolean, `None` or NaN (no
-    score).
+    """Check a score that a user's function returned: a number from 0 to 1, a boolean, or `None` (no score).
 
     Args:
         by: Names the function in the error.
@@ -42,7 +41,7 @@ def verdict(value: Any, by: str) -> float | None:
     """
     value = value.item() if hasattr(value, "item") else value  # a numpy scalar
     number = float(value) if isinstance(value, bool) else finite(value)
-    if number is None and value is not None and value == value:
+    if number is None and value is not None:
         raise ValueError(f"{by} must return a number from 0 to 1, True, False or None: got {value!r}.")
     if number is not None and not 0 <= number <= 1:
         raise ValueError(f"{by} must return a score from 0 to 1: got {number}.")

@@ -234,8 +234,11 @@ class General(Domain):
         return GRADERS[self.grading].grade(task, answer)
 
     def why_ungraded(self, task: Task) -> str:
-        lacks = self.grading is None and task.reference is not None and type(self).grade is General.grade
-        return "pass grade= (number, exact, choice, math, …)" if lacks else ""
+        if (self.grading is None) == (task.reference is None) or type(self).grade is not General.grade:
+            return ""
+        if self.grading is None:
+            return "pass grade= (number, exact, choice, math, …)"
+        return "there is no answer to compare with"
 
     def expected(self, task: Task) -> Any:
         """Return the reference. Returns `None` if it is a pattern or code, which many answers satisfy."""

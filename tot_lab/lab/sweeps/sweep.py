@@ -36,6 +36,7 @@ from tot_lab.models.keys import in_order, request_of
 from tot_lab.models.limits import are_congested
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.compute import params_in
+from tot_lab.record.doubts import Doubt, doubts_of
 from tot_lab.record.journal import HeldByAnother, JournalError, encoder, read_journal
 from tot_lab.record.losses import ByRole, losses_of
 from tot_lab.record.run import SIMULATED, Run, Usage, load, replies_of, usage_by_role
@@ -91,6 +92,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         version: Version of tot_lab that recorded the run.
         model_note: See `Run.model_note`.
         losses: By role, the number of calls and of lost results.
+        doubts: What else makes the result doubtful.
         tokens: By role, the prompt tokens and the tokens of the replies. `None` if the record lacks calls.
     """
 
@@ -120,6 +122,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     flops: float | None = None
     flops_prefix_once: float | None = None
     seconds_alone: float | None = None
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def simulated(self) -> bool:
@@ -432,7 +435,7 @@ class Sweep(SweepMethods):
             usage = Usage(usage.calls, usage.errors, *[None] * 4)
         by_role = usage_by_role(run.lines)
         tokens = {role: (used.input_tokens, used.output_tokens) for role, used in by_role.items()}
-        keys = self.keys_of(run.lines)
+        keys, losses = self.keys_of(run.lines), losses_of(run)
         return Row(
             run.stop_reason,
             error,
@@ -445,7 +448,7 @@ class Sweep(SweepMethods):
             b"".join(keys.values()),
             run.model_note,
             run.header.version,
-            losses_of(run),
+            losses,
             run.selected_strategy,
             run.strategy_used,
             any_of_kept,
@@ -453,6 +456,7 @@ class Sweep(SweepMethods):
             run.answer_state,
             None if "calls" in run.header.unknown else tokens,
             *run.compute,
+            doubts_of(run, losses),
         )
 
     def keys_of(self, lines: Sequence[Line]) -> dict[Position, bytes]:

@@ -33,6 +33,9 @@ from tot_lab.models.chat.replies import (
 from tot_lab.models.connections import body_of, opened
 from tot_lab.models.stack import UNLISTED, Endpoint, Failure, ServerFacts
 
+LEAST_PRICE = 0.001
+"""USD per million tokens. A lower price was meant per token."""
+
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Pair = Annotated[tuple[Usd, Usd], Field(strict=False)]  # files hold lists
 _Triple = Annotated[tuple[Usd, Usd, Usd], Field(strict=False)]
@@ -113,6 +116,8 @@ class ChatEndpoint(Endpoint):
                 "expected USD per million tokens of (prompt, reply) or (prompt, reply, cached prompt), such "
                 "as (0.15, 0.6)"
             ) from None
+        if price is not None and any(0 < one < LEAST_PRICE for one in price):
+            raise ValueError(f"expected USD per million tokens, not per token: got {given!r}")
         if price is not None and len(price) == 3 and price[2] > price[0]:
             raise ValueError(f"price of cached tokens must be at most {price[0]}: got {price[2]}")
         return price  # `need` counts no token as cached

@@ -456,6 +456,5 @@ def _text(scores: Any) -> str:
 
 
 def _plain(score: Any) -> Any:
-    """Convert a score for JSON: numpy numbers to Python numbers, and NaN to `None`."""
-    score = score.item() if hasattr(score, "item") else score
-    return None if score != score else score
+    """Convert a score for JSON: numpy numbers to Python numbers."""
+    return score.item() if hasattr(score, "item") else score
