@@ -51,10 +51,13 @@ def no_name(owner: str, name: str, known: Iterable[str]) -> AttributeError:
 class NamesNearest:
     """An object whose attribute errors name the nearest attribute.
 
-    `_inside` maps attributes to the types whose names are known too, as in `run.usage.cost`.
+    `_inside` maps attributes to the types whose names are known too, as in `run.usage.cost`. `_elsewhere`
+    maps the names that other packages give a method to its name here. If a name is the last word of known
+    names, the error lists them.
     """
 
     _inside: ClassVar[Mapping[str, type]] = {}
+    _elsewhere: ClassVar[Mapping[str, str]] = {}
 
     if not TYPE_CHECKING:  # which would accept any attribute
 
@@ -65,8 +68,10 @@ class NamesNearest:
             places = {each: f"{owner}.{each}" for owner, kind in self._inside.items() for each in dir(kind)}
             known = {each: place for each, place in places.items() if not each.startswith("_")}
             known |= {each: each for each in dir(self) if not each.startswith("_")}
-            near = None if name.startswith("_") else nearest(name, known)
-            hint = f"did you mean {what}.{known[near]}?" if near else f"dir({what}) lists its attributes."
+            near = None if name.startswith("_") else self._elsewhere.get(name) or nearest(name, known)
+            found = [near] if near else sorted(each for each in known if each.endswith(f"_{name}"))
+            meant = " or ".join(f"{what}.{known[each]}" for each in found)
+            hint = f"did you mean {meant}?" if found else f"dir({what}) lists its attributes."
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}; {hint}")
 
 

@@ -81,6 +81,9 @@ class PydanticModel(BaseModel):
         def __init__(self, /, *positional, **settings):
             if positional:
                 raise TypeError(_by_name(type(self), positional))
+            for name, value in settings.items():
+                if type(value).__module__ == "numpy" and not value.ndim:  # a number of numpy
+                    settings[name] = value.item()
             try:
                 super().__init__(**settings)
             except ValidationError as error:
@@ -347,7 +350,12 @@ def _unknown_field(part: BaseModel | type[BaseModel], name: str) -> str:
     kind = part if isinstance(part, type) else type(part)
     paths = _setting_paths(part)
     near = [word for word in name.split("_") if word in paths] or get_close_matches(name, paths, n=1)
-    hint = f"did you mean {' or '.join(map(repr, paths[near[0]]))}? It has " if near else "it has "
+    hint = f"did you mean {' or '.join(map(repr, paths[near[0]]))}" if near else ""
+    head, _, inner = paths[near[0]][0].partition(".") if near else ("", "", "")
+    if inner and "." not in inner:  # a path is no Python argument
+        value = getattr(part, head) if isinstance(part, BaseModel) else kind.model_fields[head].get_default()
+        hint += f", as in {head}={type(value).__name__}({inner}=…)"
+    hint = f"{hint}? It has " if near else "it has "
     return f"{kind.__name__} has no setting {name!r}; {hint}{', '.join(kind.model_fields) or 'none'}"
 
 
@@ -411,6 +419,9 @@ def _hides_input(model: type[BaseModel]) -> bool:
 
 def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
     """The error about settings that were given by position."""
+    if len(values) == 1 and isinstance(values[0], dict):
+        given = "…" if _hides_input(model) else repr(values[0])
+        return f"{model.__name__} takes its settings by name. Pass {model.__name__}(**{given})."
     fields, own, hides = model.model_fields, vars(model)["__annotations__"], _hides_input(model)
     likely = sorted(fields, key=lambda name: (not fields[name].is_required(), name not in own))
     shown: dict[str, str] = {}
