@@ -32,7 +32,9 @@ def model_named(name: str) -> Model | Endpoint:
     known = names("models")
     if name in known and name[-1] not in "/:":
         return _checked(name, class_of(name, Part)())
-    if name.startswith("sim/"):
+    if f"{name}/" in known:
+        raise ValueError(f"{name!r} is the prefix of models. Pass '{name}/NAME'.")
+    if name == "sim" or name.startswith("sim/"):
         simulated = [one for one in known if one.startswith("sim/")]
         raise ValueError(f"unknown simulated model {name!r}; {known_names(name, simulated)}")
     if name.startswith(("http://", "https://")):

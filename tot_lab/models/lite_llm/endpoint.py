@@ -290,7 +290,7 @@ class LiteLLM(ChatEndpoint):
         except Failure:
             raise
         except Exception as error:
-            raise failure_of(litellm, error, self.address) from None
+            raise failure_of(litellm, error, HOMES.get(self.address, self.address)) from None
 
     async def _requested(self, litellm: ModuleType, calls: Sequence[Call], observer: CallObserver) -> Answers:
         call = calls[0]
