@@ -140,9 +140,7 @@ class Recorder:
                 self._open(os.O_CREAT | os.O_EXCL)
             except OSError as error:
                 if error.errno in (EACCES, EPERM, EROFS):
-                    error.strerror = (
-                        f"{error.strerror}. Pass another folder as runs= of the lab, or runs=None"
-                    )
+                    error.strerror = f"{error.strerror}. Pass the lab another folder as runs=, or None"
                 raise
             self._append(head)
 

@@ -207,8 +207,10 @@ def test_trouble_is_the_same_failure(server, name, watched):
         return
     # A server's own words are the same. Each client has its own for what is no response of the API.
     by_server = found[0]["status"] is not None
-    for field in ("status", "retry", "retry_after", *(["message"] if by_server else [])):
+    for field in ("status", "retry_after", *(["message"] if by_server else [])):
         assert found[0][field] == found[1][field], field
+    # Another program at this address replies the same again. litellm does not tell it from a broken reply.
+    assert found[1]["retry"] == (found[0]["retry"] and name not in ("page", "{}", "[]", "null"))
 
 
 def test_an_error_inside_a_stream_or_a_good_status_is_the_servers(server):

@@ -74,8 +74,8 @@ class _Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if name[:2] != "--" or " " in name or any(option.startswith(name) for option in known):
                 continue
-            near = get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            near = get_close_matches(name, known, n=2, cutoff=0.8)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
             if not near and any(action.dest == "strategy" for action in self._actions):
                 hint = "; settings follow the strategy: tree_of_thoughts search.width=5"
             self.error(f"unknown option {name}{hint}")
