@@ -641,6 +641,22 @@ def test_a_web_page_in_place_of_a_reply_is_shown(server, status):
     assert shown == f"{' '.join(page.split())[:200]}…"
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ('{"status": "ok"}', 'got no choices but {"status": "ok"}'),
+        ("<html>Sign in", "a web page: <html>Sign in"),
+    ],
+)
+def test_another_program_at_the_address_is_asked_once(server, body, says):
+    server.will(*[Raw(body)] * 9)
+    run = wait(tl.Lab(direct(server), runs=None, mode="off").run(tl.OneAnswer(), tl.general("2 + 2?")))
+    (error,) = [line.e.error for line in run.lines if isinstance(line.e, tl.Reply)]
+    assert says in error
+    assert f"at {server.base('openai')}: " in error
+    assert "tried" not in error
+
+
 @pytest.mark.parametrize("key", ["", "sk-my-key-0123456789"])
 def test_a_401_without_a_key_says_that_none_was_sent(server, key):
     from aiohttp import web
