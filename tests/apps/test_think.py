@@ -107,9 +107,9 @@ def test_a_lacking_key_is_an_error_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
         tl.errors.NoModel, match=r"No API key for openai/gpt-4.1-mini.*OPENAI_API_KEY"
-    ) as found:
+    ) as got:
         wait(tl.think("Why?", tl.Lab("openai")))
-    assert ".env" not in str(found.value)
+    assert ".env" not in str(got.value)
     (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-x")
     with pytest.raises(tl.errors.NoModel, match=r"OPENAI_API_KEY\. The file \.env is not read"):
         wait(tl.think("Why?", tl.Lab("openai")))
