@@ -105,9 +105,7 @@ def test_nothing_configured_and_no_ollama_is_an_error_at_once(monkeypatch, tmp_p
 def test_a_lacking_key_is_an_error_at_once(tmp_path, monkeypatch):
     """D8."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        tl.errors.NoModel, match=r"No API key for openai/gpt-4.1-mini.*OPENAI_API_KEY"
-    ) as got:
+    with pytest.raises(tl.errors.NoModel, match=r"No API key for openai/gpt-4.1-mini.*OPENAI_API_KEY") as got:
         wait(tl.think("Why?", tl.Lab("openai")))
     assert ".env" not in str(got.value)
     (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-x")
