@@ -273,6 +273,7 @@ def test_a_number_of_numpy_is_a_number():
     assert type(search.search.width) is int
     assert search.with_({"search.width": np.int64(4)}).search.width == 4
     assert tl.Budget(calls=np.int32(4), usd=np.float64(0.5)) == tl.Budget(calls=4, usd=0.5)
+    assert tl.general("?", answer=2, grade=np.equal).domain.grading.name == "equal"  # no number
     with pytest.raises(ValueError, match=r"BeamSearch\.width must be"):
         tl.BeamSearch(width=np.array([3, 4]))
 

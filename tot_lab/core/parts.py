@@ -82,7 +82,8 @@ class PydanticModel(BaseModel):
             if positional:
                 raise TypeError(_by_name(type(self), positional))
             for name, value in settings.items():
-                if type(value).__module__ == "numpy" and not value.ndim:  # a number of numpy
+                is_numpy = type(value).__module__ == "numpy"  # also true for its functions
+                if is_numpy and hasattr(value, "item") and not value.ndim:
                     settings[name] = value.item()
             try:
                 super().__init__(**settings)
@@ -573,7 +574,10 @@ class UserFunction(Part):
         """
         if self._function is None:
             return
-        signature = inspect.signature(self._function)
+        try:
+            signature = inspect.signature(self._function)
+        except ValueError:  # a built-in function without one
+            return
         try:
             signature.bind(*range(count))
         except TypeError:
