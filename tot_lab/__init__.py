@@ -51,6 +51,7 @@ notebooks (`tot-lab notebooks DIR` copies them).
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import Any
 
 from tot_lab import analysis, interop, lab, runtime, views  # noqa: F401  each attaches what it implements
@@ -264,6 +265,15 @@ def _hint(name: str) -> str:
     known |= {each: f"tl.{each}" for each in __all__}
     near = nearest(name, known)
     return f"; did you mean {known[near]}?" if near else ""
+
+
+class _Room(ModuleType):
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        name = self.__name__.partition(".")[2]
+        raise TypeError(f"tl.{name} is a module and cannot be called{_hint(name)}")
+
+
+lab.__class__ = _Room  # `tl.Lab` is meant
 
 
 def load_ipython_extension(shell: Any) -> None:

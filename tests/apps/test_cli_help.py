@@ -143,6 +143,35 @@ def test_an_unknown_name_is_compared_with_the_known_ones(here):
     assert "'reakt'; did you mean 'react'?" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("run one_answer --task game24 '4 5 6 10' --modle sim/game24", "--modle; did you mean .*--model"),
+        (
+            "run one_answer --width 5",
+            "option --width; settings follow the strategy: .* search.width=5",
+        ),
+        ("replay --width=5 x.jsonl", "unknown option --width; see"),
+        ("run tree_of_thoughts search.width = 5", "'=': expected FIELD=VALUE, without spaces around ="),
+        ("run tree_of_thoughts search.width =5", "'=5': expected FIELD=VALUE, without spaces around ="),
+        ("run one_answer --budget 60", "--budget must be FIELD=VALUE, such as calls=60: got '60'"),
+        (
+            "run tree_of_thoughts --model sim/game24 search.width=5",
+            "model sim/game24 has no setting 'search.width'. Settings of the strategy come before --model",
+        ),
+    ],
+)
+def test_a_word_at_the_wrong_place(here, words, says):
+    given = shlex.split(words)
+    if given[0] == "run" and "--task" not in given:
+        given += ["--task", "game24", "4 5 6 10"]
+    if given[0] == "run" and not {"--model", "--modle"} & {*given}:
+        given += ["--model", "sim/game24"]
+    code, out, err = here(*given)
+    assert (code, out) == (2, "")
+    assert re.search(says, err)
+
+
 # Colours.
 
 

@@ -102,9 +102,14 @@ def test_nothing_configured_and_no_ollama_is_an_error_at_once(monkeypatch, tmp_p
     assert not (tmp_path / "here" / "runs").exists()
 
 
-def test_a_lacking_key_is_an_error_at_once():
+def test_a_lacking_key_is_an_error_at_once(tmp_path, monkeypatch):
     """D8."""
-    with pytest.raises(tl.errors.NoModel, match=r"No API key for openai/gpt-4.1-mini.*OPENAI_API_KEY"):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(tl.errors.NoModel, match=r"No API key for openai/gpt-4.1-mini.*OPENAI_API_KEY") as got:
+        wait(tl.think("Why?", tl.Lab("openai")))
+    assert ".env" not in str(got.value)
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-x")
+    with pytest.raises(tl.errors.NoModel, match=r"OPENAI_API_KEY\. The file \.env is not read"):
         wait(tl.think("Why?", tl.Lab("openai")))
 
 
@@ -113,6 +118,7 @@ def test_a_lacking_key_is_an_error_at_once():
     ("model", "says"),
     [
         ("olama/x", r"Unknown provider of olama/x \(did you mean 'ollama'\?\)"),
+        ("gtp-4.1-mini", "did you mean 'gpt-4.1-mini'"),
         ("my-model", "prefix the name with one, as in ollama/qwen3:8b"),
     ],
 )

@@ -1,10 +1,12 @@
 """The mistakes a newcomer makes get an error that says what to do."""
 
+import errno
 import re
 import sqlite3
 from dataclasses import dataclass
+from pathlib import Path
 
-import numpy
+import numpy as np
 import pytest
 from support import TASK, Scripted, run, wait
 
@@ -27,6 +29,21 @@ from tot_lab.testing import check_strategy, legs
         ),
         (lambda: tl.TreeOfThoughts(search="game24"), "unknown kind 'game24'"),
         (lambda: tl.BestOf(strategy=tl.OneAnswer), r"Pass OneAnswer\(\)"),
+        (
+            lambda: tl.TreeOfThoughts(width=5),
+            r"did you mean 'search.width', as in search=BeamSearch\(width=…\)\?",
+        ),
+        (
+            lambda: tl.TreeOfThoughts(search=tl.MCTS()).with_(iteration=5),
+            r"'search.iterations', as in search=MCTS\(iterations=…\)\?",
+        ),
+        (lambda: tl.Sample(count=3, max_tokens=9), r"Pass it as tl.TreeOfThoughts\(max_tokens=…\)"),
+        (lambda: tl.Value(seed=1), r"Pass it as tl.TreeOfThoughts\(seed=…\)"),
+        (lambda: tl.Budget(minutes=2), "no setting 'minutes'; did you mean 'seconds'"),
+        (
+            lambda: tl.general("?", answer=2, grade=lambda answer: True),
+            r"grade .* wrong arguments: got \(answer\)\.\nIt must be \(answer, reference\)",
+        ),
         (lambda: tl.ReAct(tools="legs"), r"a list of names, such as \['calculator'\]: got 'legs'"),
         (lambda: tl.ReAct(tools=[legs]), r"The tools themselves are the lab's: tl.Lab\("),
         (
@@ -56,6 +73,13 @@ def test_wrong_settings(make, says):
         (lambda: tl.domains.creative_writing_tasks("5"), "count must be .*got '5'"),
         (lambda: tl.Session("sim/agent"), r"lab must be a Lab such as tl.Lab\(model\): got 'sim/agent'"),
         (lambda: tl.stats.routed([]), "routed expects a Run: got list"),
+        (lambda: tl.lab("sim/game24"), r"tl.lab is a module and cannot be called; did you mean tl.Lab\?"),
+        (lambda: tl.game24(4, 5, 6, 10), r'too many positional arguments\. Write tl.game24\("4 5 6 10"\)'),
+        (lambda: tl.game24(45610), "four integers from 1 to 13.*got '45610'"),
+        (lambda: tl.tasks("p.jsonl", "q", "a"), r'Write tl.tasks\(FILE, question="…", answer="…"\)'),
+        (lambda: tl.general("Why?", 26), r'Write tl.general\("…", answer="…"\)'),
+        (lambda: tl.general("Why?", awnser=26), r"'awnser'\. Did you mean answer=\?"),
+        (lambda: tl.Explorer(3, tl.OneAnswer(), TASK), r"Write .*tl.Explorer\(lab.stream\(strategy, task\)"),
         (lambda: tl.tool("legs"), "a tool must be a typed function: got 'legs'"),
         (lambda: tl.tool(legs), "a tool must be a typed function: got FunctionTool"),
     ],
@@ -100,6 +124,7 @@ def test_a_lab_of_wrong_things(wrong, says):
         ({"strategies": TASK, "tasks": tl.OneAnswer()}, "strategies must be instances .*: got Task"),
         ({"tasks": "tasks.jsonl"}, r"tasks must be a list such as tl\.tasks\(FILE\).*: got 'tasks\.jsonl'"),
         ({"tasks": tl.game24_tasks}, r"tasks must be a list such as .*: got <function game24_tasks"),
+        ({"repeat": 2}, r"'repeat'\. Did you mean repeats=\?"),
         ({"at_once": "2"}, "at_once must be at least 1 or None: got '2'"),
         ({"repeats": "2"}, "repeats must be an integer of at least 1: got '2'"),
     ],
@@ -114,6 +139,10 @@ def test_a_sweep_of_wrong_things(wrong, says):
     ("make", "says"),
     [
         (lambda: tl.BeamSearch(5), "BeamSearch takes its settings by name. Pass BeamSearch(width=5)."),
+        (
+            lambda: tl.TreeOfThoughts({"search.width": 5}),
+            "TreeOfThoughts takes its settings by name. Pass TreeOfThoughts(**{'search.width': 5}).",
+        ),
         (lambda: tl.Budget(3), "Budget takes its settings by name. Pass Budget(calls=3)."),
         (
             lambda: tl.TreeOfThoughts(tl.BeamSearch()),
@@ -220,12 +249,54 @@ def test_attributes_that_are_almost_right():
         (run, "cost", "did you mean run.usage.cost?"),
         (run, "anwser", "did you mean run.answer?"),
         (run, "nodes", "did you mean run.nodes_df?"),
+        (run, "df", "did you mean run.calls_df or run.events_df or run.nodes_df or run.steps_df"),
+        (lab, "invoke", "did you mean lab.run?"),
         (lab, "Sweep", "did you mean lab.sweep?"),
         (sweep, "DF", "did you mean sweep.df?"),
     ]:
         with pytest.raises(AttributeError, match=re.escape(f"no attribute {name!r}; {meant}")):
             getattr(owner, name)
     assert not hasattr(run, "_repr_json_")
+    with pytest.raises(AttributeError, match=r"no 'run'\. Use await lab.run\(strategy, task\)"):
+        tl.OneAnswer().run(TASK)
+    with pytest.raises(AttributeError, match="no attribute 'runs'"):
+        tl.OneAnswer().runs  # noqa: B018
+    with pytest.raises(TypeError, match=r"got Run\. Pass \[run\] for one run"):
+        tl.stats.success_rates(run)
+    with pytest.raises(ValueError, match=r"got 0\.1\. Ids are texts, such as '0\.1'"):
+        wait(lab.branch(run, 0.1, score=1.0))
+
+
+def test_a_number_of_numpy_is_a_number():
+    beam = {"kind": "beam_search", "width": np.int64(3)}
+    search = tl.TreeOfThoughts(search=beam, temperature=np.float32(0.5))
+    assert search == tl.TreeOfThoughts(search=tl.BeamSearch(width=3), temperature=0.5)
+    assert type(search.search.width) is int
+    assert search.with_({"search.width": np.int64(4)}).search.width == 4
+    assert tl.Budget(calls=np.int32(4), usd=np.float64(0.5)) == tl.Budget(calls=4, usd=0.5)
+    assert tl.general("?", answer=2, grade=np.equal).domain.grading.name == "equal"  # no number
+    with pytest.raises(ValueError, match=r"BeamSearch\.width must be"):
+        tl.BeamSearch(width=np.array([3, 4]))
+
+
+def test_an_interrupted_run_that_was_loaded_can_be_continued(tmp_path):
+    made = wait(tl.Lab("sim/game24", runs=tmp_path).run(tl.TreeOfThoughts(), tl.game24("4 5 6 10")))
+    own = tl.Recorder("my search", path=tmp_path / "own.jsonl")
+    own.thought("the problem")
+    own.close()
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes(b"".join(made.path.read_bytes().splitlines(keepends=True)[:20]))
+    assert "ended     unfinished; await lab.resume(run.path) continues it\n" in repr(tl.load(cut))
+    assert "ended     unfinished\n" in repr(tl.load(own.path))
+
+
+def test_a_folder_that_cannot_be_written_names_the_setting(tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "runs")
+
+    monkeypatch.setattr(Path, "mkdir", refused)  # root may write everywhere
+    with pytest.raises(PermissionError, match=r"Permission denied\. Pass the lab another folder as runs="):
+        wait(tl.Lab(Scripted(), runs=tmp_path / "none").run(tl.OneAnswer(), TASK))
 
 
 @pytest.mark.parametrize(
@@ -298,9 +369,9 @@ def test_an_entry_point_in_an_unknown_group_is_named(tmp_path, monkeypatch):
 
 def test_integers_of_numpy_are_integers():
     lab = tl.Lab(Scripted(), runs=None)
-    sweep = wait(lab.sweep(tl.OneAnswer(), TASK, numpy.int64(2), at_once=numpy.int64(1)))
+    sweep = wait(lab.sweep(tl.OneAnswer(), TASK, np.int64(2), at_once=np.int64(1)))
     assert len(sweep.rows) == 2
-    again = wait(lab.run(tl.OneAnswer(), TASK, repeat=numpy.int64(1)))
+    again = wait(lab.run(tl.OneAnswer(), TASK, repeat=np.int64(1)))
     assert type(again.header.repeat) is int
     with pytest.raises(ValueError, match="at_once must be at least 1"):
         wait(lab.sweep(tl.OneAnswer(), TASK, at_once=1.5))
@@ -416,6 +487,25 @@ def test_wrong_models():
         tl.Lab(tl.sim.SimGame24)
     with pytest.raises(ValueError, match="timeout"):
         tl.Lab("sim/game24", timeout=0)
+    with pytest.raises(ValueError, match="unknown simulated model 'sim'; known are sim/game24, "):
+        tl.Lab("sim")
+    with pytest.raises(ValueError, match=r"'vllm' is the prefix of models\. Pass 'vllm/NAME'"):
+        tl.Lab("vllm")
+    for url in ("http://localhost:1/v1/chat/completions", "http://localhost:1/v1/completions/"):
+        with pytest.raises(ValueError, match="base_url must be the URL before /chat/completions"):
+            tl.OpenAICompatible(model="m", base_url=url)
+
+    async def two(prompt, temperature):
+        return "4"
+
+    with pytest.raises(ValueError, match=r"got \(prompt, temperature\)\.\nIt must be async \(call\)"):
+        tl.Lab(two)
+
+
+def test_a_cache_in_a_file_that_is_no_folder(tmp_path):
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(ValueError, match=r"cache must be a folder: got the file .*notes.txt\."):
+        tl.Lab("sim/game24", cache=tmp_path / "notes.txt")
 
 
 def test_a_failing_model_says_why_on_the_card():

@@ -128,6 +128,7 @@ def test_a_key_and_a_server_of_another_provider_are_not_taken(given, taken, own,
     ("text", "says"),
     [
         ('modle = "x"', "modle: unknown setting; did you mean 'model'?"),
+        ("model = ollama", 'A text needs quotes, as in model = "ollama"'),
         ("[research]\nenabeld = true", "research.enabeld: unknown setting; did you mean 'enabled'?"),
         ("[models.a]\nbase = 1", "models.a.base: unknown setting; did you mean 'base_url'?"),
         ("[budget]\ncals = 1", "budget.cals: unknown setting; did you mean 'calls'?"),

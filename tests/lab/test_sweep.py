@@ -521,7 +521,7 @@ def test_the_printed_rates_have_their_intervals():
 def test_averages_over_runs_that_a_budget_ended_say_so():
     options = {"budget": tl.Budget(calls=2)}
     sweep = swept(tl.Lab(Scripted(), runs=None), [tl.SelfConsistency(attempts=5)], TASKS, **options)
-    assert f"a budget (calls) ended {len(TASKS)} of {len(TASKS)} runs" in repr(sweep)
+    assert f"{len(TASKS)} of {len(TASKS)} runs: spent the budget of calls" in repr(sweep)
     assert "a budget" not in repr(swept(tl.Lab(Scripted(), runs=None), tl.OneAnswer(), TASKS, **options))
 
 

@@ -164,9 +164,8 @@ def table(df: Any, needs: Sequence[str] = ()) -> pandas.DataFrame:
     elif isinstance(df, Iterable) and not isinstance(df, pandas.DataFrame | str):
         df = runs_df(df, "a table")
     if not isinstance(df, pandas.DataFrame):
-        raise TypeError(
-            f"Expected a sweep, a DataFrame or several runs: got {type(df).__name__}. Was `await` forgotten?"
-        )
+        hint = "Pass [run] for one run." if isinstance(df, Run) else "Was `await` forgotten?"
+        raise TypeError(f"Expected a sweep, a DataFrame or several runs: got {type(df).__name__}. {hint}")
     lacking = [name for name in dict.fromkeys(needs) if name not in df.columns]
     if lacking:
         raise ValueError(

@@ -52,7 +52,8 @@ class NamesNearest:
     """An object whose attribute errors name the nearest attribute.
 
     `_inside` maps attributes to the types whose names are known too, as in `run.usage.cost`, and `_meant` the
-    names of other libraries to the attributes.
+    names of other libraries to the attributes. If a name is the last word of known names, the error lists
+    them.
     """
 
     _inside: ClassVar[Mapping[str, type]] = {}
@@ -67,9 +68,14 @@ class NamesNearest:
             places = {each: f"{owner}.{each}" for owner, kind in self._inside.items() for each in dir(kind)}
             known = {each: place for each, place in places.items() if not each.startswith("_")}
             known |= {each: each for each in dir(self) if not each.startswith("_")}
-            near = None if name.startswith("_") or name in self._meant else nearest(name, known)
-            meant = self._meant.get(name) or (near and known[near])
-            hint = f"did you mean {what}.{meant}?" if meant else f"dir({what}) lists its attributes."
+            if name in self._meant:
+                found = [self._meant[name]]
+            elif near := None if name.startswith("_") else nearest(name, known):
+                found = [known[near]]
+            else:
+                found = sorted(known[each] for each in known if each.endswith(f"_{name}"))
+            meant = " or ".join(f"{what}.{each}" for each in found)
+            hint = f"did you mean {meant}?" if found else f"dir({what}) lists its attributes."
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}; {hint}")
 
 

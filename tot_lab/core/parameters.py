@@ -13,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from functools import lru_cache, update_wrapper
+from functools import lru_cache, update_wrapper, wraps
 from itertools import pairwise
 from types import MappingProxyType, UnionType
 from typing import (
@@ -50,13 +50,7 @@ def takes_fields_of(
             try:
                 signature.bind(self, *args, **kwargs)
             except TypeError as error:
-                takes = [*signature.parameters][1:]
-                unknown = [name for name in kwargs if name not in takes]
-                near = get_close_matches(unknown[0], takes, n=1) if unknown else []
-                hint = f". Did you mean {near[0]}=?" if near else ""
-                if unknown and unknown[0] in elsewhere:
-                    hint = f". It belongs to {elsewhere[unknown[0]]}."
-                raise TypeError(f"{init.__qualname__}() {error}{hint}") from None
+                raise _wrong_arguments(init, signature, error, kwargs, elsewhere) from None
             init(self, kind(*args, **kwargs))
 
         first, *_ = inspect.signature(init).parameters.values()
@@ -67,6 +61,41 @@ def takes_fields_of(
         return made
 
     return decorate
+
+
+def with_example(example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let the error about wrong arguments of a function name the nearest argument, or else show `example`."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise _wrong_arguments(function, signature, error, kwargs, example=example) from None
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
+def _wrong_arguments(
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    error: TypeError,
+    named: Iterable[str],
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
+    example: str = "",
+) -> TypeError:
+    unknown = next((name for name in named if name not in signature.parameters), "")
+    near = get_close_matches(unknown, signature.parameters, n=1)
+    hint = f". Write {example}." if example else ""
+    hint = f". Did you mean {near[0]}=?" if near else hint
+    hint = f". It belongs to {elsewhere[unknown]}." if unknown in elsewhere else hint
+    return TypeError(f"{function.__qualname__}() {error}{hint}")
 
 
 class ShownSignature:

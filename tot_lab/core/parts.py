@@ -82,6 +82,10 @@ class PydanticModel(BaseModel):
         def __init__(self, /, *positional, **settings):
             if positional:
                 raise TypeError(_by_name(type(self), positional))
+            for name, value in settings.items():
+                is_numpy = type(value).__module__ == "numpy"  # also true for its functions
+                if is_numpy and hasattr(value, "item") and not value.ndim:
+                    settings[name] = value.item()
             try:
                 super().__init__(**settings)
             except ValidationError as error:
@@ -448,6 +452,9 @@ def _hides_input(model: type[BaseModel]) -> bool:
 
 def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
     """The error about settings that were given by position."""
+    if len(values) == 1 and isinstance(values[0], dict):
+        given = "…" if _hides_input(model) else repr(values[0])
+        return f"{model.__name__} takes its settings by name. Pass {model.__name__}(**{given})."
     fields, own, hides = model.model_fields, vars(model)["__annotations__"], _hides_input(model)
     likely = sorted(fields, key=lambda name: (not fields[name].is_required(), name not in own))
     shown: dict[str, str] = {}
@@ -599,7 +606,10 @@ class UserFunction(Part):
         """
         if self._function is None:
             return
-        signature = inspect.signature(self._function)
+        try:
+            signature = inspect.signature(self._function)
+        except ValueError:  # a built-in function without one
+            return
         try:
             signature.bind(*range(count))
         except TypeError:

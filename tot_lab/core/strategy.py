@@ -39,6 +39,13 @@ class Strategy(StrategyMethods, Part):
         """
         raise NotImplementedError(f"the strategy {self.kind!r} has no think")
 
+    if not TYPE_CHECKING:  # which would accept any attribute
+
+        def __getattr__(self, name):
+            if name in ("run", "invoke", "solve"):
+                raise AttributeError(f"A strategy has no {name!r}. Use await lab.run(strategy, task).")
+            return super().__getattr__(name)
+
     if TYPE_CHECKING:  # attached by the room `lab`
 
         def preview(self, task: Task) -> str:

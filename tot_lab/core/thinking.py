@@ -59,6 +59,11 @@ class Budget(PydanticModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    setting_aliases: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("minutes", "time", "timeout"), "seconds"),
+        **dict.fromkeys(("cost", "dollars"), "usd"),
+    }
+    """What other names of a limit mean. They are not accepted."""
 
     calls: Annotated[int, Field(ge=0)] | None = None
     """Model calls."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tot_lab.core.parameters import with_example
 from tot_lab.core.parts import known_names
 from tot_lab.core.registry import find, names
 from tot_lab.core.task import Task
@@ -19,6 +20,7 @@ from tot_lab.domains.gym import gym_tasks
 from tot_lab.domains.rows import Row, kind_of, rows
 
 
+@with_example('tl.tasks(FILE, question="…", answer="…")')
 def tasks(
     source: str | Path | Iterable[Mapping[str, Any]] | Any,
     count: int | None = None,

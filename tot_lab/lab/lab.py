@@ -14,14 +14,14 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
 from tot_lab.core.attach import NamesNearest
 from tot_lab.core.calls import Model, Reply, is_made
 from tot_lab.core.model_setting import model_names
-from tot_lab.core.parameters import takes_fields_of
+from tot_lab.core.parameters import takes_fields_of, with_example
 from tot_lab.core.records import Line, Record
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
@@ -107,6 +107,8 @@ class Lab(NamesNearest):
     Raises:
         ValueError: If a setting is unknown or invalid, or `effect_policy` denies one of the tools.
     """
+
+    _meant: ClassVar = dict.fromkeys(("invoke", "ainvoke", "solve", "execute"), "run")
 
     @takes_fields_of(LabSettings, _ELSEWHERE)
     def __init__(self, settings: LabSettings) -> None:
@@ -383,6 +385,7 @@ class Lab(NamesNearest):
             total = strategy.max_calls(self.runner.equipped(execution.task))
         await show_calls(strategy.kind or type(strategy).__name__, total, count)
 
+    @with_example("lab.sweep(strategies, tasks, repeats=2)")
     async def sweep(
         self,
         strategies: Strategies,

@@ -93,7 +93,8 @@ def in_file(path: Path) -> SettingsSource:
     try:
         values = tomllib.loads(read_regular(path).decode())
     except ValueError as error:  # invalid TOML or UTF-8
-        raise SettingsError(f"{path}: {error}") from None
+        hint = '. A text needs quotes, as in model = "ollama"' if "Invalid value" in str(error) else ""
+        raise SettingsError(f"{path}: {error}{hint}") from None
     except RecursionError:
         raise SettingsError(f"{path}: the file is nested too deeply.") from None
     if isinstance(values.get("cache"), str):

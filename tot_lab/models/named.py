@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tot_lab.core.calls import Model
-from tot_lab.core.parts import Part, class_of, known_names
+from tot_lab.core.parts import Part, UserFunction, class_of, known_names
 from tot_lab.core.registry import BUILT_IN, find, names
 from tot_lab.models.stack import Endpoint, is_model
 
@@ -32,7 +32,9 @@ def model_named(name: str) -> Model | Endpoint:
     known = names("models")
     if name in known and name[-1] not in "/:":
         return _checked(name, class_of(name, Part)())
-    if name.startswith("sim/"):
+    if f"{name}/" in known:
+        raise ValueError(f"{name!r} is the prefix of models. Pass '{name}/NAME'.")
+    if name == "sim" or name.startswith("sim/"):
         simulated = [one for one in known if one.startswith("sim/")]
         raise ValueError(f"unknown simulated model {name!r}; {known_names(name, simulated)}")
     if name.startswith(("http://", "https://")):
@@ -63,6 +65,8 @@ def resolve_model(given: str | Model | Endpoint) -> Model | Endpoint:
     if not is_model(given):
         shown = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
         raise TypeError(f"model must be a name, a model part or an async callable: got {shown}.")
+    if not isinstance(given, Part):
+        UserFunction.of(given).expect_arguments("model", 1, "async (call) -> str or tl.Reply")
     return given
 
 

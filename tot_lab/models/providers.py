@@ -65,6 +65,10 @@ def checked_url(text: str, field: str = "api_base") -> str:
         raise ValueError(f"{field} must be a URL such as http://localhost:8000/v1.")
     if "@" in parts.netloc or parts.query:
         raise ValueError(f"{field} must not hold a name, password or query. Pass a key as api_key.")
+    if parts.path.rstrip("/").endswith("/completions"):
+        raise ValueError(
+            f"{field} must be the URL before /chat/completions, such as http://localhost:8000/v1."
+        )
     return text
 
 

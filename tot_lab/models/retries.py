@@ -99,4 +99,5 @@ class Retried:
     def _error_text(self, failure: Failure, tries: int) -> str:
         status = "" if failure.status is None else f" {failure.status}"
         again = "" if tries == 1 else f" (tried {tries} times)"
-        return f"{self.endpoint.name}{status}: {failure.message}{again}"
+        where = f" at {self.endpoint.address}" if failure.unreadable else ""
+        return f"{self.endpoint.name}{where}{status}: {failure.message}{again}"

@@ -49,7 +49,8 @@ def source_of(run: Run, node: str, strategy: Strategy | None) -> tuple[Strategy,
     if run.stop_reason is None:
         raise ValueError("This run has not ended. Finish it with lab.resume(path) first.")
     if node not in run.tree:
-        raise ValueError(f"node must be a thought of this run: got {node!r}.")
+        hint = "" if isinstance(node, str) else f" Ids are texts, such as {str(node)!r}."
+        raise ValueError(f"node must be a thought of this run: got {node!r}.{hint}")
     missing = [
         *needs_functions(run.task.domain),
         *(needs_functions(run.strategy) if strategy is None else ()),

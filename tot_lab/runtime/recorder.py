@@ -12,6 +12,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from errno import EACCES, EPERM, EROFS
 from pathlib import Path
 from typing import Any
 
@@ -133,9 +134,14 @@ class Recorder:
         self._size = 0
         self._texts = Texts()
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             head = header_text(self.header)
-            self._open(os.O_CREAT | os.O_EXCL)
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._open(os.O_CREAT | os.O_EXCL)
+            except OSError as error:
+                if error.errno in (EACCES, EPERM, EROFS):
+                    error.strerror = f"{error.strerror}. Pass the lab another folder as runs=, or None"
+                raise
             self._append(head)
 
     @classmethod

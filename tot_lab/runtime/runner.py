@@ -391,7 +391,8 @@ class Execution:
             self._run.path = recorder.path  # None if the file could not be written completely
         if self.budget is not None and self.budget.usd is not None and driver.unpriced:
             warnings.warn(
-                "The limit on usd could not be enforced: the model does not report what its calls cost.",
+                "The limit on usd could not be enforced: the model does not report what its calls cost. "
+                "Set its price=, in USD per million tokens.",
                 RuntimeWarning,
                 stacklevel=3,
             )

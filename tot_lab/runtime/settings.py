@@ -131,8 +131,8 @@ class RunnerSettings:
         exported = cache.path if isinstance(cache, Cache) else Path(cache) if cache is not None else None
         if exported is not None and exported.is_file() and self.mode in ("auto", "refresh"):
             raise ValueError(
-                f"{exported} is an exported file, which cannot be written. Use mode='replay', or import it "
-                f"into a folder with `tot-lab cache import`."
+                f"cache must be a folder: got the file {exported}. Exported replies are read with "
+                f"mode='replay', or imported into a folder with `tot-lab cache import`."
             )
 
     def replaying(self) -> Self:

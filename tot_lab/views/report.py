@@ -115,7 +115,7 @@ def summarize(run: Run) -> RunSummary:
         printable(run.answer),
         _format_verdict(run),
         "" if run.score is None else format_score(run.score),
-        "unfinished" if run.stop_reason is None else stop_words(run),
+        _unfinished(run) if run.stop_reason is None else stop_words(run),
         f"{len(run.tree):,}",
         f"{f'at least {usage.calls:,}' if usage.calls else 'unknown'}{errors}"
         if "calls" in run.header.unknown
@@ -135,6 +135,11 @@ def summarize(run: Run) -> RunSummary:
         printable(run.model),
         run.model_note,
     )
+
+
+def _unfinished(run: Run) -> str:
+    continues = run.loaded and run.path and run.header.strategy.get("kind") != "recorded"
+    return f"unfinished{'; await lab.resume(run.path) continues it' if continues else ''}"
 
 
 def _format_verdict(run: Run) -> str:

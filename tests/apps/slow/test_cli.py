@@ -370,7 +370,7 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run", *TREE, "--model", "gpt-4.1", "api_base=http://me:sk-1@host"), "api_base"),
         (("run", *TREE, *SIM, "--budget", "call=3"), "setting: got 'call'. Known are calls, input"),
         (("run", *TREE, *SIM, "--budget", "calls=-1"), "budget: Budget.calls must be greater"),
-        (("run", *TREE, *SIM, "--budget", "3"), "'3': expected FIELD=VALUE"),
+        (("run", *TREE, *SIM, "--budget", "3"), "--budget must be FIELD=VALUE, such as calls=60: got '3'"),
         (("run", *TREE, *SIM, "--mode", "on"), "'auto', 'off', 'refresh', 'replay'"),
         (("run", *TREE, *SIM, "--repeat", "-1"), "--repeat"),
         (("run", *TREE, *SIM, "--spend", "-1"), "spend must be at least 0 USD"),

@@ -207,8 +207,10 @@ def test_trouble_is_the_same_failure(server, name, watched):
         return
     # A server's own words are the same. Each client has its own for what is no response of the API.
     by_server = found[0]["status"] is not None
-    for field in ("status", "retry", "retry_after", *(["message"] if by_server else [])):
+    for field in ("status", "retry_after", *(["message"] if by_server else [])):
         assert found[0][field] == found[1][field], field
+    # Another program at this address replies the same again. litellm does not tell it from a broken reply.
+    assert found[1]["retry"] == (found[0]["retry"] and name not in ("page", "{}", "[]", "null"))
 
 
 def test_an_error_inside_a_stream_or_a_good_status_is_the_servers(server):
@@ -637,6 +639,22 @@ def test_a_web_page_in_place_of_a_reply_is_shown(server, status):
         wait(direct(server, chat=False, retries=0).answer((call(),), CallObserver()))
     shown = caught.value.message.partition("web page: ")[2]
     assert shown == f"{' '.join(page.split())[:200]}…"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ('{"status": "ok"}', 'got no choices but {"status": "ok"}'),
+        ("<html>Sign in", "a web page: <html>Sign in"),
+    ],
+)
+def test_another_program_at_the_address_is_asked_once(server, body, says):
+    server.will(*[Raw(body)] * 9)
+    run = wait(tl.Lab(direct(server), runs=None, mode="off").run(tl.OneAnswer(), tl.general("2 + 2?")))
+    (error,) = [line.e.error for line in run.lines if isinstance(line.e, tl.Reply)]
+    assert says in error
+    assert f"at {server.base('openai')}: " in error
+    assert "tried" not in error
 
 
 @pytest.mark.parametrize("key", ["", "sk-my-key-0123456789"])

@@ -23,6 +23,8 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any, NoReturn
@@ -58,6 +60,24 @@ None needs a key or a network. All commands: tot-lab --help"""
 class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         return Coloured(super().format_help())  # by Python 3.14
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._subparsers is None:
+            self._expect_known(args or ())
+        return super().parse_known_args(args, namespace)
+
+    def _expect_known(self, words: Sequence[str]) -> None:
+        """Report an unknown option before argparse reports that another one is missing."""
+        known = [option for action in self._actions for option in action.option_strings]
+        for word in takewhile(lambda word: word != "--", words):
+            name = word.partition("=")[0]
+            if name[:2] != "--" or " " in name or any(option.startswith(name) for option in known):
+                continue
+            near = get_close_matches(name, known, n=2, cutoff=0.8)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            if not near and any(action.dest == "strategy" for action in self._actions):
+                hint = "; settings follow the strategy: tree_of_thoughts search.width=5"
+            self.error(f"unknown option {name}{hint}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")

@@ -72,7 +72,8 @@ def parse_fields(words: Sequence[str]) -> dict[str, list[Any]]:
         field, equals, text = word.partition("=")
         if not equals or not all(name.isidentifier() for name in field.split(".")):
             raise InvalidArgument(
-                f"{word!r}: expected FIELD=VALUE. Quote values that contain spaces or shell characters."
+                f"{word!r}: expected FIELD=VALUE, without spaces around =. Quote values that contain spaces "
+                f"or shell characters."
             )
         if field in found:
             raise InvalidArgument(f"{field} is given twice.")
@@ -139,6 +140,7 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
     Every combination of the values of the fields becomes a strategy.
     """
     found: dict[str, list[Strategy]] = {}
+    parse_fields([word for word in words if word.startswith("=")])  # raises an error if there is one
     groups = _group_by_name(words)
     if not groups:
         raise InvalidArgument(f"No strategy given. Begin with one of {', '.join(_strategies())}.")
@@ -219,6 +221,10 @@ def parse_model(words: Sequence[str]) -> Any:
                 raise InvalidArgument(
                     f"{field} must not be given on the command line. Set it in the environment."
                 )
+            if "." in field and field.partition(".")[0] not in type(model).model_fields:
+                raise InvalidArgument(
+                    f"model {name} has no setting {field!r}. Settings of the strategy come before --model."
+                )
         if isinstance(model, Endpoint):
             return model.configured(**given)
         kept = {field: getattr(model, field) for field in model.model_fields_set}
@@ -298,6 +304,8 @@ def effect_policy_for(words: Sequence[str] | None, tools: Sequence[Tool]) -> Eff
 
 def parse_budget(words: Sequence[str] | None) -> Budget | None:
     """Parse `FIELD=VALUE …` into a budget. Returns `None` if `words` is empty."""
+    if words and "=" not in words[0]:
+        raise InvalidArgument(f"--budget must be FIELD=VALUE, such as calls=60: got {words[0]!r}.")
     with argument_errors("budget"):
         given = parse_settings(words or [])
         _expect_known(given, Budget.model_fields)

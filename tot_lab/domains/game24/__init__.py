@@ -17,6 +17,7 @@ from math import log2
 from typing import Any, ClassVar, NamedTuple
 
 from tot_lab.core.arithmetic import OPERATORS, TARGET, equation, joined, number, plain, value_of, win_share
+from tot_lab.core.parameters import with_example
 from tot_lab.core.reading.answers import final_answer
 from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.reading.json_values import read_json
@@ -337,12 +338,13 @@ class Game24(Domain):
         return float(value == TARGET and sorted(used) == sorted(_hand(task.question)))
 
 
+@with_example('tl.game24("4 5 6 10")')
 def game24(numbers: str | Sequence[int], *, structured: bool = False) -> Task:
     """Make the task of one hand: four integers from 1 to 13, as `"4 5 6 10"` or `[4, 5, 6, 10]`.
 
     A hand that cannot make 24 is allowed.
     """
-    shown = numbers if isinstance(numbers, str) else " ".join(str(value) for value in numbers)
+    shown = " ".join(map(str, [numbers] if isinstance(numbers, str | int) else numbers))
     hand = " ".join(str(value) for value in _hand(shown.replace(",", " ")))
     return Task(domain=Game24(structured=structured), question=hand, id=hand)
 

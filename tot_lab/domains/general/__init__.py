@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from pydantic import ValidationError, field_validator
 
+from tot_lab.core.parameters import with_example
 from tot_lab.core.parts import UserFunction, known_names
 from tot_lab.core.reading.answers import answer_at_end, concluded_answer, last_lines, normalize, stated_answer
 from tot_lab.core.reading.choices import stated_choice
@@ -90,10 +91,13 @@ class General(Domain):
     @classmethod
     def _is_grading(cls, given: Any, handler: Callable[[Any], Grading | None]) -> Grading | None:
         try:
-            return handler(given)
+            grading = handler(given)
         except ValidationError:
             known = f"{known_names(given, GRADERS)}, or a function (answer, reference)"
             raise ValueError(f"unknown grade {given!r}; {known}") from None
+        if isinstance(grading, UserFunction):
+            grading.expect_arguments("grade", 2, "(answer, reference) -> bool or score")
+        return grading
 
     # Prompts.
 
@@ -259,6 +263,7 @@ class General(Domain):
         return self.grading == grading and task.reference is not None and is_own
 
 
+@with_example('tl.general("…", answer="…")')
 def general(
     question: str,
     *,

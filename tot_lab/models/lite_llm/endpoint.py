@@ -12,6 +12,7 @@ from contextlib import aclosing
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
@@ -110,7 +111,8 @@ async def problem_of_service(name: str, provider: str, *, has_key: bool) -> str 
         return await _no_provider(name)
     if has_key or key_in_environment(provider):
         return None
-    return f"No API key for {name}. Set the environment variable {provider.upper()}_API_KEY"
+    hint = ". The file .env is not read" if Path(".env").exists() else ""
+    return f"No API key for {name}. Set the environment variable {provider.upper()}_API_KEY{hint}"
 
 
 def problem_of_server(name: str, provider: str, base_url: str | None) -> str:
@@ -131,7 +133,8 @@ async def _no_provider(name: str) -> str | None:
     try:
         litellm.get_llm_provider(model=name)
     except litellm.BadRequestError:
-        near = get_close_matches(provider, ["ollama", *map(str, HOMES)], n=1)
+        known = ["ollama", *HOMES]
+        near = get_close_matches(provider, known, n=1) or get_close_matches(name, litellm.model_cost, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "prefix the name with one, as in ollama/qwen3:8b"
         return f"Unknown provider of {name} ({hint})"
     return None
@@ -406,7 +409,7 @@ class LiteLLM(ChatEndpoint):
         except Failure:
             raise
         except Exception as error:
-            raise failure_of(litellm, error, self.address) from None
+            raise failure_of(litellm, error, HOMES.get(self.address, self.address)) from None
 
     async def _requested(self, litellm: ModuleType, calls: Sequence[Call], observer: CallObserver) -> Answers:
         call = calls[0]

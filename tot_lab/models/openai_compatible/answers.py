@@ -56,6 +56,9 @@ def whole(body: bytes, n: int, *, is_list: bool = False) -> Answers:
     `is_list` says that the request had `n` prompts. There must be one reply for each then, with its index.
     """
     page = page_of(body)
+    if not isinstance(page, dict) or "choices" not in page:
+        shown = body[:200].decode(errors="replace")
+        raise _unreadable(f"got no choices but {shown}", _usage_of(page), retry=False)
     try:
         found = page["choices"]
         if is_list:
@@ -260,9 +263,11 @@ def _json_of(body: bytes, reported: Any) -> Any:
         text = body.decode(errors="replace")
         return json.loads(text)  # accepts NaN, huge numbers and lone surrogates
     except (ValueError, RecursionError) as error:
-        raise _unreadable(web_page(text) or str(error), reported) from None
+        page = web_page(text)
+        raise _unreadable(page or str(error), reported, retry=not page) from None
 
 
-def _unreadable(why: str, usage: Any) -> Failure:
+def _unreadable(why: str, usage: Any, *, retry: bool = True) -> Failure:
+    """`retry` is false for the answer of another program, which stays the same."""
     message = f"the provider's answer cannot be read: {shortened(why)}"
-    return Failure(message, retry=True, unreadable=True, usage=usage)
+    return Failure(message, retry=retry, unreadable=True, usage=usage)

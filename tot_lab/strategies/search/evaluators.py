@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
@@ -19,7 +19,7 @@ import msgspec
 from pydantic import field_validator
 
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.parts import Part, UserFunction, is_function
+from tot_lab.core.parts import Alias, Part, UserFunction, is_function
 from tot_lab.core.reading.scores import read_sibling_scores
 from tot_lab.core.reading.values import verdict
 from tot_lab.core.records import Event, Note, Scored, Thought, call_failed, id_key
@@ -28,6 +28,7 @@ from tot_lab.core.thinking import Thinking, ask, ask_function
 from tot_lab.core.tools import function_call
 from tot_lab.strategies.confidence import ALTERNATIVES
 from tot_lab.strategies.search.sampling import (
+    OF_THE_STRATEGY,
     Count,
     Place,
     Prompt,
@@ -47,6 +48,7 @@ class Evaluator(Part):
     """Scores thoughts from 0 to 1. Subclass it, or pass a function, for a custom evaluator."""
 
     kind: ClassVar[str] = ""
+    setting_aliases: ClassVar[Mapping[str, str | Alias]] = OF_THE_STRATEGY
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "nothing"
     """Which thoughts one evaluation compares, and so which of the four methods below is called."""
 

@@ -14,7 +14,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.parts import Part
+from tot_lab.core.parts import Alias, Part
 from tot_lab.core.policy import EffectPolicy
 from tot_lab.core.reading.lists import find_list
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, call_failed
@@ -23,6 +23,7 @@ from tot_lab.core.thinking import Thinking, emit
 from tot_lab.strategies.acting import Acting, ToolLimits, names_of_tools
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.sampling import (
+    OF_THE_STRATEGY,
     Count,
     Place,
     Prompt,
@@ -104,6 +105,7 @@ class Proposer(Part):
     """Makes the children of a thought. Subclass it, or one of the built-in proposers, for a custom one."""
 
     kind: ClassVar[str] = ""
+    setting_aliases: ClassVar[Mapping[str, str | Alias]] = OF_THE_STRATEGY
 
     @property
     def asks_for_answer(self) -> bool:

@@ -8,7 +8,7 @@ they start, and change nothing else of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.parts import are_stored
+from tot_lab.core.parts import Alias, are_stored
 from tot_lab.core.records import Decided, Event, Note, Scored
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
@@ -96,6 +96,11 @@ T = TypeVar("T")
 Count = Annotated[int, Field(ge=1)]
 Retries = Annotated[int, Field(ge=0)]
 Unit = Annotated[float, Field(ge=0, le=1)]
+
+OF_THE_STRATEGY: Mapping[str, str | Alias] = {
+    name: f"tl.TreeOfThoughts({name}=…)" for name in ("model", "temperature", "max_tokens", "seed")
+}
+"""Where settings of all calls belong, for proposers and evaluators that do not have their own."""
 
 SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
 

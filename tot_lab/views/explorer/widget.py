@@ -38,6 +38,7 @@ from tot_lab.analysis.diagnosis import Diagnosis
 from tot_lab.analysis.tables import is_sweep
 from tot_lab.analysis.why import diagnose
 from tot_lab.core.calls import Reply, format_error, html_text
+from tot_lab.core.parameters import with_example
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
 from tot_lab.lab.lab import Lab, Stream
 from tot_lab.record.marks import Mark, Verdict, watch
@@ -236,6 +237,7 @@ class Explorer(Saved, anywidget.AnyWidget):
         several = is_sweep(run) or isinstance(run, list | tuple)
         return SweepExplorer(run) if several else super().__new__(cls, *args, **settings)
 
+    @with_example("tl.Explorer(run) or tl.Explorer(lab.stream(strategy, task))")
     def __init__(self, run: Run | Stream | Recorder, *, lab: Lab | None = None) -> None:
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
