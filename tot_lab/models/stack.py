@@ -35,7 +35,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from pydantic import Field
 
@@ -50,6 +50,22 @@ class Backend(Protocol):
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return a reply to each of `calls`."""
         ...
+
+
+Asked: TypeAlias = dict[Any, Call]
+"""Samples of one request by the observers that wait for them. Whoever asks takes out an observer that has its
+reply or waits no longer.
+"""
+
+Give: TypeAlias = Callable[[Any, Reply | None], None]
+"""Takes the reply to the call of an observer. `None` means that the call must be made by itself."""
+
+
+class Grouping(Backend, Protocol):
+    """A layer that takes many samples of one request at a time, which costs less than one by one."""
+
+    async def answer_each(self, asked: Asked, give: Give) -> None:
+        """Give each observer its reply as soon as that has arrived."""
 
 
 UNLISTED = "not answered as a list"
