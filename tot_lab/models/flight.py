@@ -206,6 +206,7 @@ class SingleFlight:
             for flight, (key, _) in flights.items():
                 if flight.ended or not flight.observers:
                     self._forget(key, flight)
+                    flight.fellows = ()  # breaks a reference cycle
 
     def _forget(self, key: str, flight: Flight) -> None:
         if self.flights.get(key) is flight:
