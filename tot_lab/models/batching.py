@@ -91,7 +91,7 @@ class Batched:
         key = None if observer.watched else self.key(call)
         if key is None:
             return await self.inner.answer(calls, observer)
-        group = self._joined(key, call, observer)
+        (group,) = self._joined(key, {observer: call})
         await group.end(observer)
         if group.task is not None:
             reply = group.reply_to(observer)
@@ -105,40 +105,43 @@ class Batched:
 
     async def answer_each(self, asked: Asked, give: Give) -> None:
         """Give each observer its reply. The calls are samples of one request."""
-        groups = defaultdict[Gathered | None, list[CallObserver]](list)
-        key = self.key(next(iter(asked.values())))
-        for observer, call in asked.items():
-            by_itself = key is None or observer.watched
-            groups[None if by_itself else self._joined(key, call, observer)].append(observer)
 
         async def alone(observer: CallObserver) -> None:
             if observer in asked:
                 give(observer, (await self.answer([asked[observer]], observer))[0])
 
-        async def several(group: Gathered | None, observers: list[CallObserver]) -> None:
-            if group is not None:
-                await group.end(*observers)
-                if group.task is not None:
-                    replies = [(observer, group.reply_to(observer)) for observer in observers]
-                    observers = [observer for observer, reply in replies if reply.error == LATER]
-                    for observer, reply in replies:
-                        if reply.error != LATER and observer in asked:
-                            give(observer, reply)
+        async def together(group: Gathered, observers: list[CallObserver]) -> None:
+            await group.end(*observers)
+            if group.task is not None:
+                replies = [(observer, group.reply_to(observer)) for observer in observers]
+                observers = [observer for observer, reply in replies if reply.error == LATER]
+                for observer, reply in replies:
+                    if reply.error != LATER and observer in asked:
+                        give(observer, reply)
             await asyncio.gather(*map(alone, observers))
 
-        await asyncio.gather(*(several(*pair) for pair in groups.items()))
+        key = None if any(observer.watched for observer in asked) else self.key(next(iter(asked.values())))
+        if key is None:
+            await asyncio.gather(*map(alone, asked))
+        else:
+            await asyncio.gather(*(together(*pair) for pair in self._joined(key, asked).items()))
 
-    def _joined(self, key: Hashable, call: Call, observer: CallObserver) -> Gathered:
-        """Return the group in which `call` waits."""
-        group = self.gathering.get(key)
-        if group is None or not group.open:
-            group = self.gathering[key] = Gathered()
-            group.loop.call_later(GATHERING, self._look, key, group, 0)
-        group.calls.append((call, observer))
-        group.add(observer)
-        if len(group.calls) == MOST:
-            self._send(key, group)
-        return group
+    def _joined(self, key: Hashable, asked: Asked) -> dict[Gathered, list[CallObserver]]:
+        """Let calls wait in groups, and return these with the observers of the calls in them."""
+        groups = defaultdict[Gathered, list[CallObserver]](list)
+        group: Gathered | None = None
+        for observer, call in asked.items():
+            if group is None or group.is_sent:
+                group = self.gathering.get(key)
+                if group is None or not group.open:
+                    group = self.gathering[key] = Gathered()
+                    group.loop.call_later(GATHERING, self._look, key, group, 0)
+            group.calls.append((call, observer))
+            group.add(observer)
+            groups[group].append(observer)
+            if len(group.calls) == MOST:
+                self._send(key, group)
+        return groups
 
     def _look(self, key: Hashable, group: Gathered, before: int) -> None:
         """Send the request, unless calls have joined it since there were `before` of them."""

@@ -26,8 +26,8 @@ class Flight:
         outcome: The replies or the failure, once the request has ended.
     """
 
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.loop = loop or asyncio.get_running_loop()
         self.task: asyncio.Task[None] | None = None
         self.fellows: Collection[Flight] = ()
         self.outcome: Sequence[Reply] | BaseException | None = None
@@ -165,14 +165,14 @@ class SingleFlight:
 
     async def answer_each(self, asked: Asked, give: Give) -> None:
         """Give each observer its reply, or `None` if an equal call is in flight."""
-        flights = dict[Flight, tuple[str, CallObserver]]()
+        loop, flights = asyncio.get_running_loop(), dict[Flight, tuple[str, CallObserver]]()
         calls: Asked = {}
         for observer, call in list(asked.items()):
             key = self.key(call)
             if (known := self.flights.get(key)) is not None and known.open:
                 give(observer, None)
                 continue
-            flight = self.flights[key] = Flight()
+            flight = self.flights[key] = Flight(loop)
             flight.add(observer)
             flight.fellows = flights
             flights[flight], calls[flight] = (key, observer), call
@@ -181,7 +181,7 @@ class SingleFlight:
             key, observer = flights[flight]
             self._forget(key, flight)
             if observer not in asked:  # it waits no longer, and the next one pays
-                flight.observers.remove(observer)
+                flight.observers = [one for one in flight.observers if one is not observer]
             flight.land([] if reply is None else [reply])
             if observer in asked:
                 observer.paid = flight.paid
@@ -191,7 +191,7 @@ class SingleFlight:
             with landing(flights):
                 await self.inner.answer_each(calls, land)
 
-        task = asyncio.get_running_loop().create_task(carry_out())
+        task = loop.create_task(carry_out())
         for flight in flights:
             flight.task = task
         try:
