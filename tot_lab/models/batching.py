@@ -14,7 +14,7 @@ from typing import Any
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.records import usage_noted
 from tot_lab.models.flight import Flight
-from tot_lab.models.stack import LATER, UNLISTED, Asked, Backend, Give
+from tot_lab.models.stack import LATER, UNLISTED, Backend, Give, SampleCalls
 
 GATHERING = 0.005
 """Seconds that a call waits for similar ones, or longer while each iteration of the event loop brings more of
@@ -103,7 +103,7 @@ class Batched:
                 observer.note("call.retried", error=reply.error, status=None, wait=0.0, **usage)
         return await self.inner.answer(calls, observer)
 
-    async def answer_each(self, asked: Asked, give: Give) -> None:
+    async def answer_each(self, asked: SampleCalls, give: Give) -> None:
         """Give each observer its reply. The calls are samples of one request."""
 
         async def alone(observer: CallObserver) -> None:
@@ -126,7 +126,7 @@ class Batched:
         else:
             await asyncio.gather(*(together(*pair) for pair in self._joined(key, asked).items()))
 
-    def _joined(self, key: Hashable, asked: Asked) -> dict[Gathered, list[CallObserver]]:
+    def _joined(self, key: Hashable, asked: SampleCalls) -> dict[Gathered, list[CallObserver]]:
         """Let calls wait in groups, and return these with the observers of the calls in them."""
         groups = defaultdict[Gathered, list[CallObserver]](list)
         group: Gathered | None = None

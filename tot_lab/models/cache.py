@@ -31,7 +31,7 @@ from tot_lab.core.reading.values import common_length
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, Stored, packed, stored_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences
 from tot_lab.models.served_weights import UNASKED, ServedWeights, Weights, disagreements
-from tot_lab.models.stack import Asked, Backend, Give
+from tot_lab.models.stack import Backend, Give, SampleCalls
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 
 Mode = Literal["auto", "off", "refresh", "replay"]
@@ -322,7 +322,7 @@ class Cached:
         replies: Sequence[Reply] = await self.inner.answer(calls, observer)
         return replies
 
-    async def answer_each(self, asked: Asked, give: Give) -> None:
+    async def answer_each(self, asked: SampleCalls, give: Give) -> None:
         """Give each observer its reply, or `None` if its call may be cached.
 
         Raises:

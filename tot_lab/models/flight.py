@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.models.stack import RUN_NUMBER, Asked, Backend, Give
+from tot_lab.models.stack import RUN_NUMBER, Backend, Give, SampleCalls
 
 
 class Flight:
@@ -163,10 +163,10 @@ class SingleFlight:
             if flight.ended or not flight.observers:
                 self._forget(key, flight)
 
-    async def answer_each(self, asked: Asked, give: Give) -> None:
+    async def answer_each(self, asked: SampleCalls, give: Give) -> None:
         """Give each observer its reply, or `None` if an equal call is in flight."""
         loop, flights = asyncio.get_running_loop(), dict[Flight, tuple[str, CallObserver]]()
-        calls: Asked = {}
+        calls: SampleCalls = {}
         for observer, call in list(asked.items()):
             key = self.key(call)
             if (known := self.flights.get(key)) is not None and known.open:
@@ -176,6 +176,8 @@ class SingleFlight:
             flight.add(observer)
             flight.fellows = flights
             flights[flight], calls[flight] = (key, observer), call
+        if not flights:
+            return
 
         def land(flight: Flight, reply: Reply | None) -> None:
             key, observer = flights[flight]

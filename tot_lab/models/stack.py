@@ -19,6 +19,9 @@ in their prompts if the endpoint has a `list_key`. A failure is a reply with an 
 except for `Failure`, which an endpoint raises and `Retried` catches. A backend reports what it does as notes
 to the observer.
 
+The layers down to `Batched` also take many samples of one request at a time (`Grouping`), each with its own
+observer. A sample that is cached or in flight goes through `answer` by itself.
+
 A request that waits to be repeated keeps its slot. If `Retried` stood outside `Limited`, a server that
 refuses requests would get others at once: twice as many during an outage, and five times as many refused
 ones.
@@ -52,7 +55,7 @@ class Backend(Protocol):
         ...
 
 
-Asked: TypeAlias = dict[Any, Call]
+SampleCalls: TypeAlias = dict[Any, Call]
 """Samples of one request by the observers that wait for them. Whoever asks takes out an observer that has its
 reply or waits no longer.
 """
@@ -64,7 +67,7 @@ Give: TypeAlias = Callable[[Any, Reply | None], None]
 class Grouping(Backend, Protocol):
     """A layer that takes many samples of one request at a time, which costs less than one by one."""
 
-    async def answer_each(self, asked: Asked, give: Give) -> None:
+    async def answer_each(self, asked: SampleCalls, give: Give) -> None:
         """Give each observer its reply as soon as that has arrived."""
 
 

@@ -30,7 +30,7 @@ from tot_lab.core.records import Ended, Note, Position, failed_try
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Request, Slots, Thinking
 from tot_lab.core.tools import asks_no_model, function_call, tool_of
-from tot_lab.models.stack import Asked, Give
+from tot_lab.models.stack import Give, SampleCalls
 from tot_lab.runtime.admission import Admission
 from tot_lab.runtime.budget import TIMEOUT, WITHIN, Scope
 from tot_lab.runtime.clock import Clock, Timed
@@ -54,7 +54,7 @@ class SampleRoute(Protocol):
     def samples_at_once(self, call: Call) -> int:
         """Return how many samples of the request of `call` can be asked for together."""
 
-    def ask_each(self, asked: Asked, give: Give) -> Awaitable[None]:
+    def ask_each(self, asked: SampleCalls, give: Give) -> Awaitable[None]:
         """Give each pending call its reply, or `None` if it must be asked for by itself."""
 
 
@@ -486,8 +486,13 @@ class Workers:
             try:
                 if len(asked) > 1 and self.samples is not None:
                     await self.samples.ask_each(asked, self._give)
+                    continue
+                if pending.carry_out is not None:
+                    reply = Reply(await text_of(pending.carry_out))
+                elif pending.branch.scope.slots is None:
+                    reply = await self.ask(pending.call, pending)
                 else:
-                    self._give(pending, await self._reply_to(pending))
+                    reply = await self._ask_in_slot(pending, pending.branch.scope.slots)
             except Halt as error:
                 driver.fail(error)
                 return
@@ -498,11 +503,13 @@ class Workers:
                     return  # cancelled by the driver
                 for one in left:
                     self._give(one, Reply(error=format_error(error)))
+                continue
             except (SystemExit, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
                 driver.fail(error)  # such as a failed test inside a model, which would otherwise be lost
                 return
+            self._give(pending, reply)
 
     def _with_samples(self, pending: PendingCall) -> dict[PendingCall, Call]:
         """Take the calls that follow `pending` and are samples of its request. Returns them with it."""
@@ -533,14 +540,6 @@ class Workers:
             self.take(pending)
         else:
             self.driver.receive(pending, reply)
-
-    async def _reply_to(self, pending: PendingCall) -> Reply:
-        """Carry out one call."""
-        if pending.carry_out is not None:
-            return Reply(await text_of(pending.carry_out))
-        if pending.branch.scope.slots is None:
-            return await self.ask(pending.call, pending)
-        return await self._ask_in_slot(pending, pending.branch.scope.slots)
 
     async def _ask_in_slot(self, pending: PendingCall, slots: Slots) -> Reply:
         """Return the reply to a call that shares slots with others of the process."""

@@ -30,7 +30,7 @@ from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.served_weights import UNASKED, ServedWeights
 from tot_lab.models.spending import Costed, Spending, SpendLimiter
-from tot_lab.models.stack import Asked, Backend, Endpoint, Give, is_model
+from tot_lab.models.stack import Backend, Endpoint, Give, SampleCalls, is_model
 from tot_lab.models.warming import Warmed
 from tot_lab.runtime.roles import Role, roles_of
 from tot_lab.runtime.settings import RunnerSettings
@@ -41,7 +41,7 @@ class Route(NamedTuple):
     """The way to a model: one call at a time, or samples of one request together."""
 
     ask: Callable[[Call, CallObserver], Awaitable[Reply]]
-    ask_each: Callable[[Asked, Give], Awaitable[None]] | None = None
+    ask_each: Callable[[SampleCalls, Give], Awaitable[None]] | None = None
 
 
 class Gateway:
@@ -168,7 +168,7 @@ class Gateway:
         takes_n = isinstance(model, Endpoint) and model.list_key(call) is None and model.takes_n(call)
         return MOST if takes_n else 1
 
-    def ask_each(self, asked: Asked, give: Give) -> Awaitable[None]:
+    def ask_each(self, asked: SampleCalls, give: Give) -> Awaitable[None]:
         """Give each observer the reply to its call, or `None` if the call must be asked for with `ask`. All
         of them are samples of one request; see `samples_at_once`.
         """
@@ -302,7 +302,7 @@ def _through(stack: Any, request: Requests) -> Route:
         finally:
             request.forget(call)
 
-    async def ask_each(asked: Asked, give: Give) -> None:
+    async def ask_each(asked: SampleCalls, give: Give) -> None:
         calls = [*asked.values()]
         for call in calls:
             request.remember(call)
