@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import FrozenInstanceError
 from html import escape
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -106,6 +107,21 @@ class Call(
     def prompt(self) -> str:
         """The contents of the messages as one text, for display and for plain-text models."""
         return "\n\n".join(message.content for message in self.messages)
+
+
+_of_request = attrgetter(
+    *(
+        name
+        for name in Call.__struct_fields__
+        if name not in ("node", "purpose", "sample_index", "attempt", "repeat")
+    )
+)
+
+
+def are_samples(one: Call, other: Call) -> bool:
+    """Whether two calls are samples of one request, also those of other attempts and repeats."""
+    same: bool = _of_request(one) == _of_request(other)
+    return same
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

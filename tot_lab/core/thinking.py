@@ -385,7 +385,7 @@ def map_steps(
         edit: Returns the step to yield instead, or `None` to skip the step and continue.
         of: The types of the steps that are edited: `Call`, events or `WithBudget`.
     """
-    return (yield from intercept(_Editor(edit, of), thinking, 1))
+    return intercept(_Editor(edit, of), thinking, 1)
 
 
 class Interceptor(Protocol):
@@ -461,4 +461,4 @@ def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:
             return msgspec.structs.replace(step, attempt=f"{number} {step.attempt}")
         return msgspec.structs.replace(step, attempt=(number, *step.attempt))
 
-    return (yield from map_steps(numbered, thinking, (Call, RandomNumbers)))
+    return map_steps(numbered, thinking, (Call, RandomNumbers))

@@ -249,7 +249,7 @@ class _Sample:
         sample = self.ai.dataset.Sample(input=self.question, target=self.target, id=self.id)
         yield event.SampleInitEvent(sample=sample, state={}, **self._when(0.0, None))
         replies = {line.p: line for line in run.lines if isinstance(line.e, Reply)}
-        cached = not_sent(run.lines)
+        cached = not_sent(run)
         top, known = f"{run.id}:run", set[str]()
         yield self._begin(top, None, RUN, run.name, 0.0)
 

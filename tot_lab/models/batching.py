@@ -6,13 +6,15 @@ paid, since a prompt that the samples of a request share is paid once.
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.core.records import usage_noted
 from tot_lab.models.flight import Flight
-from tot_lab.models.stack import LATER, UNLISTED, Backend
+from tot_lab.models.stack import LATER, UNLISTED, Backend, Give, SampleCalls
 
 GATHERING = 0.005
 """Seconds that a call waits for similar ones, or longer while each iteration of the event loop brings more of
@@ -56,7 +58,7 @@ class Gathered(Flight):
             self.run_number = min([self.run_number, *(flight.run_number for flight in flights)])
             self.start(inner, [call for call, _ in wanted])
         else:
-            self.wake()
+            self.land([])
 
     def reply_to(self, observer: CallObserver) -> Reply:
         """Return the reply to the call of `observer`, which pays in proportion to what it would have cost
@@ -89,15 +91,8 @@ class Batched:
         key = None if observer.watched else self.key(call)
         if key is None:
             return await self.inner.answer(calls, observer)
-        group = self.gathering.get(key)
-        if group is None or not group.open:
-            group = self.gathering[key] = Gathered()
-            group.loop.call_later(GATHERING, self._look, key, group, 0)
-        group.calls.append((call, observer))
-        if len(group.calls) == MOST:
-            group.loop.call_soon(self._send, key, group)  # when this call has joined
-            del self.gathering[key]
-        await group.join(observer)
+        (group,) = self._joined(key, {observer: call})
+        await group.end(observer)
         if group.task is not None:
             reply = group.reply_to(observer)
             if reply.error == LATER:
@@ -107,6 +102,46 @@ class Batched:
             if usage := usage_noted(reply):
                 observer.note("call.retried", error=reply.error, status=None, wait=0.0, **usage)
         return await self.inner.answer(calls, observer)
+
+    async def answer_each(self, asked: SampleCalls, give: Give) -> None:
+        """Give each observer its reply. The calls are samples of one request."""
+
+        async def alone(observer: CallObserver) -> None:
+            if observer in asked:
+                give(observer, (await self.answer([asked[observer]], observer))[0])
+
+        async def together(group: Gathered, observers: list[CallObserver]) -> None:
+            await group.end(*observers)
+            if group.task is not None:
+                replies = [(observer, group.reply_to(observer)) for observer in observers]
+                observers = [observer for observer, reply in replies if reply.error == LATER]
+                for observer, reply in replies:
+                    if reply.error != LATER and observer in asked:
+                        give(observer, reply)
+            await asyncio.gather(*map(alone, observers))
+
+        key = None if any(observer.watched for observer in asked) else self.key(next(iter(asked.values())))
+        if key is None:
+            await asyncio.gather(*map(alone, asked))
+        else:
+            await asyncio.gather(*(together(*pair) for pair in self._joined(key, asked).items()))
+
+    def _joined(self, key: Hashable, asked: SampleCalls) -> dict[Gathered, list[CallObserver]]:
+        """Let calls wait in groups, and return these with the observers of the calls in them."""
+        groups = defaultdict[Gathered, list[CallObserver]](list)
+        group: Gathered | None = None
+        for observer, call in asked.items():
+            if group is None or group.is_sent:
+                group = self.gathering.get(key)
+                if group is None or not group.open:
+                    group = self.gathering[key] = Gathered()
+                    group.loop.call_later(GATHERING, self._look, key, group, 0)
+            group.calls.append((call, observer))
+            group.add(observer)
+            groups[group].append(observer)
+            if len(group.calls) == MOST:
+                self._send(key, group)
+        return groups
 
     def _look(self, key: Hashable, group: Gathered, before: int) -> None:
         """Send the request, unless calls have joined it since there were `before` of them."""

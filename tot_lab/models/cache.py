@@ -15,14 +15,14 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from tot_lab._version import __version__
 from tot_lab.core.calls import Call, CallObserver, Reply
@@ -31,7 +31,7 @@ from tot_lab.core.reading.values import common_length
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, Stored, packed, stored_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences
 from tot_lab.models.served_weights import UNASKED, ServedWeights, Weights, disagreements
-from tot_lab.models.stack import Backend
+from tot_lab.models.stack import Backend, Give, SampleCalls
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 
 Mode = Literal["auto", "off", "refresh", "replay"]
@@ -131,6 +131,10 @@ class Cache:
         """Yield all cached replies under `key`, newest first."""
         for data in self._entries_under(key):
             yield stored_in(key, data).reply
+
+    def held(self, keys: Collection[str]) -> Collection[str]:
+        """Return those of `keys` that may have an entry. One of several stores would be read for each."""
+        return keys if self.newest is None or len(self.stores) > 1 else self.newest.held(keys)
 
     async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | None:
         """Return what `stored` does, decoded. A worker of a distributed sweep asks another process for it."""
@@ -264,7 +268,7 @@ class Cached:
     """The layer that answers calls from the cache.
 
     Args:
-        inner: The next layer.
+        inner: The next layer, a `Backend`. `answer_each` needs a `Grouping`.
         cache: The cache.
         request: Returns the cache request of a call.
         mode: See `Mode`, except `off`.
@@ -273,7 +277,7 @@ class Cached:
 
     def __init__(
         self,
-        inner: Backend,
+        inner: Any,
         cache: Cache,
         request: Callable[[Call], Request],
         mode: Mode,
@@ -312,7 +316,22 @@ class Cached:
             return [known.reply]
         if self.mode == "replay":
             raise CacheMiss(await self.cache.explain_miss(call, request))
-        return await self.inner.answer(calls, observer)
+        replies: Sequence[Reply] = await self.inner.answer(calls, observer)
+        return replies
+
+    async def answer_each(self, asked: SampleCalls, give: Give) -> None:
+        """Give each observer its reply, or `None` if its call may be cached.
+
+        Raises:
+            CacheError: If the cache cannot be read.
+        """
+        keys = {observer: self.request(call).key for observer, call in asked.items()}
+        wanted = {*keys.values()}
+        held = wanted if self.mode == "replay" else self.cache.held(wanted)
+        for observer, key in keys.items():
+            if key in held:
+                give(observer, None)
+        await self.inner.answer_each(asked, give)
 
     async def _known(self, key: str) -> Stored | None:
         """Return the entry under `key` of the weights that the server has, or, if it reports none, of those
@@ -322,7 +341,7 @@ class Cached:
         meant = reported or self._assumed
         found = await self.cache.find(key, meant)
         several = found is None or len(self.cache.stores) > 1
-        if found is None and not reported:
+        if found is None and meant and not reported:
             found = await self.cache.find(key)
         if not reported and found is not None:
             self._assumed = meant = meant or found.weights

@@ -8,21 +8,29 @@ wait, it does so for the earliest run among its callers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.models.stack import RUN_NUMBER, Backend
+from tot_lab.models.stack import RUN_NUMBER, Backend, Give, SampleCalls
 
 
 class Flight:
     """One request and the observers of the calls that wait for it. It is itself the observer of the
     request.
+
+    Attributes:
+        task: Makes the request, once it has begun.
+        fellows: All flights of this task, if it makes requests for several.
+        outcome: The replies or the failure, once the request has ended.
     """
 
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.task: asyncio.Task[Sequence[Reply]] | None = None
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.loop = loop or asyncio.get_running_loop()
+        self.task: asyncio.Task[None] | None = None
+        self.fellows: Collection[Flight] = ()
+        self.outcome: Sequence[Reply] | BaseException | None = None
         self.observers: list[CallObserver] = []
         self.turns: list[asyncio.Future[None]] = []
         self.paid: float | None = None
@@ -33,12 +41,15 @@ class Flight:
         """Start the request for `calls`."""
         self.task = self.loop.create_task(self._carry_out(inner, calls))
 
-    async def _carry_out(self, inner: Backend, calls: Sequence[Call]) -> Sequence[Reply]:
+    async def _carry_out(self, inner: Backend, calls: Sequence[Call]) -> None:
         RUN_NUMBER.set(self.run_number)
-        try:
-            return await inner.answer(calls, self)
-        finally:
-            self.wake()  # earlier than a callback of the task would be
+        with landing([self]):
+            self.land(await inner.answer(calls, self))
+
+    def land(self, outcome: Sequence[Reply] | BaseException) -> None:
+        """End the request."""
+        self.outcome = outcome
+        self.wake()
 
     def wake(self) -> None:
         """Let the calls that wait continue."""
@@ -48,33 +59,41 @@ class Flight:
             if not turn.done():
                 turn.set_result(None)
 
-    async def join(self, observer: CallObserver) -> None:
-        """Wait for the request to end."""
+    def add(self, observer: CallObserver) -> None:
+        """Let a call wait for the request."""
         self.observers.append(observer)
         self.run_number = min(self.run_number, RUN_NUMBER.get())
         if self.state in ("call.queued", "call.retried"):
             observer.note("call.queued")
+
+    async def end(self, *observers: CallObserver) -> None:
+        """Wait for the end of the request. If that is cancelled, `observers` wait no longer."""
         turn: asyncio.Future[None] = self.loop.create_future()
         self.turns.append(turn)
         try:
             if not self.ended:
                 await turn
         except asyncio.CancelledError as error:
-            self.observers.remove(observer)
-            if self.task is not None and not self.observers:
-                self.task.add_done_callback(_ignore)
-                self.task.cancel(*error.args)  # with the reason
+            self.leave(observers, *error.args)
             raise
+
+    def leave(self, observers: Sequence[CallObserver], *reason: Any) -> None:
+        """Let `observers` wait no longer. The request is cancelled if no call waits for it."""
+        self.observers = [observer for observer in self.observers if observer not in observers]
+        if self.task is not None and not any(one.observers for one in (self, *self.fellows)):
+            self.task.cancel(*reason)
 
     @property
     def ended(self) -> bool:
         """Whether the replies have arrived, or the request has failed."""
-        return self.task is not None and self.task.done()
+        return self.outcome is not None
 
     def replies(self) -> Sequence[Reply]:
-        """Return the replies to the request, which has ended."""
-        assert self.task is not None
-        return self.task.result()
+        """Return the replies to the request, which has ended. Raises what it failed with."""
+        assert self.outcome is not None
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
 
     @property
     def open(self) -> bool:
@@ -98,22 +117,29 @@ class Flight:
             observer.partial(text)
 
 
-def _ignore(task: asyncio.Task[Any]) -> None:
-    """Mark the exception of a task as retrieved, since nothing waits for it."""
-    if not task.cancelled():
-        task.exception()
+@contextmanager
+def landing(flights: Collection[Flight]) -> Iterator[None]:
+    """Let each of `flights` that has not ended fail with what is raised here, for the calls that wait."""
+    try:
+        yield
+    except BaseException as error:
+        for flight in flights:
+            if not flight.ended:
+                flight.land(error)
+        if isinstance(error, asyncio.CancelledError | SystemExit | KeyboardInterrupt | GeneratorExit):
+            raise
 
 
 class SingleFlight:
     """The layer that merges equal calls in flight into one request.
 
     Args:
-        inner: The next layer.
+        inner: The next layer, a `Backend`. `answer_each` needs a `Grouping`.
         key: Calls with the same key are equal.
         flights: The open flights, which several stacks share.
     """
 
-    def __init__(self, inner: Backend, key: Callable[[Call], str], flights: dict[str, Flight]) -> None:
+    def __init__(self, inner: Any, key: Callable[[Call], str], flights: dict[str, Flight]) -> None:
         self.inner = inner
         self.key = key
         self.flights = flights
@@ -128,10 +154,62 @@ class SingleFlight:
             flight = self.flights[key] = Flight()
             flight.start(self.inner, calls)
         try:
-            await flight.join(observer)
+            flight.add(observer)
+            await flight.end(observer)
             replies = flight.replies()
             observer.paid = flight.paid if flight.observers[0] is observer else 0.0
             return replies
         finally:
-            if (flight.ended or not flight.observers) and self.flights.get(key) is flight:
-                del self.flights[key]
+            if flight.ended or not flight.observers:
+                self._forget(key, flight)
+
+    async def answer_each(self, asked: SampleCalls, give: Give) -> None:
+        """Give each observer its reply, or `None` if an equal call is in flight."""
+        loop, flights = asyncio.get_running_loop(), dict[Flight, tuple[str, CallObserver]]()
+        calls: SampleCalls = {}
+        for observer, call in list(asked.items()):
+            key = self.key(call)
+            if (known := self.flights.get(key)) is not None and known.open:
+                give(observer, None)
+                continue
+            flight = self.flights[key] = Flight(loop)
+            flight.add(observer)
+            flight.fellows = flights
+            flights[flight], calls[flight] = (key, observer), call
+        if not flights:
+            return
+
+        def land(flight: Flight, reply: Reply | None) -> None:
+            key, observer = flights[flight]
+            self._forget(key, flight)
+            if observer not in asked:  # it waits no longer, and the next one pays
+                flight.observers = [one for one in flight.observers if one is not observer]
+            flight.land([] if reply is None else [reply])
+            if observer in asked:
+                observer.paid = flight.paid
+                give(observer, reply)
+
+        async def carry_out() -> None:
+            with landing(flights):
+                await self.inner.answer_each(calls, land)
+
+        task = loop.create_task(carry_out())
+        for flight in flights:
+            flight.task = task
+        try:
+            await asyncio.shield(task)
+            for flight in flights:
+                flight.replies()  # raises what it failed with
+        except asyncio.CancelledError as error:
+            for flight, (_, observer) in flights.items():
+                flight.leave([observer], *error.args)
+            raise
+        finally:
+            for flight, (key, _) in flights.items():
+                if flight.ended or not flight.observers:
+                    self._forget(key, flight)
+                    flight.fellows = ()  # breaks a reference cycle
+
+    def _forget(self, key: str, flight: Flight) -> None:
+        if self.flights.get(key) is flight:
+            del self.flights[key]

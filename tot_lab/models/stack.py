@@ -19,6 +19,9 @@ in their prompts if the endpoint has a `list_key`. A failure is a reply with an 
 except for `Failure`, which an endpoint raises and `Retried` catches. A backend reports what it does as notes
 to the observer.
 
+The layers down to `Batched` also take many samples of one request at a time (`Grouping`), each with its own
+observer. A sample that is cached or in flight goes through `answer` by itself.
+
 A request that waits to be repeated keeps its slot. If `Retried` stood outside `Limited`, a server that
 refuses requests would get others at once: twice as many during an outage, and five times as many refused
 ones.
@@ -36,7 +39,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from itertools import count
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from pydantic import Field
 
@@ -51,6 +54,22 @@ class Backend(Protocol):
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return a reply to each of `calls`."""
         ...
+
+
+SampleCalls: TypeAlias = dict[Any, Call]
+"""Samples of one request by the observers that wait for them. Whoever asks takes out an observer that has its
+reply or waits no longer.
+"""
+
+Give: TypeAlias = Callable[[Any, Reply | None], None]
+"""Takes the reply to the call of an observer. `None` means that the call must be made by itself."""
+
+
+class Grouping(Backend, Protocol):
+    """A layer that takes many samples of one request at a time, which costs less than one by one."""
+
+    async def answer_each(self, asked: SampleCalls, give: Give) -> None:
+        """Give each observer its reply as soon as that has arrived."""
 
 
 UNLISTED = "not answered as a list"

@@ -21,7 +21,7 @@ import threading
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import groupby
@@ -75,15 +75,15 @@ class _Database(diskcache.Cache):  # type: ignore[misc]
         rows = self._sql(_FIND, (key,)).fetchall()
         return _plain(self._directory, *rows[0]) if rows else None
 
+    def held(self, keys: Collection[str]) -> set[str]:
+        """Return those of `keys` that have a value, with one statement."""
+        marks = ", ".join("?" * len(keys))
+        query = f"SELECT key FROM Cache WHERE raw = 1 AND key IN ({marks})"
+        return {key for (key,) in self._sql(query, [*keys]).fetchall()}
+
     def add_all(self, entries: Sequence[tuple[str, bytes]]) -> list[bool]:
         """Store each value whose key is new, in the open transaction, and return which were stored."""
-        marks = ", ".join("?" * len(entries))
-        known = {
-            key
-            for (key,) in self._sql(
-                f"SELECT key FROM Cache WHERE raw = 1 AND key IN ({marks})", [key for key, _ in entries]
-            ).fetchall()
-        }
+        known = self.held([key for key, _ in entries])
         now, outcomes, values = time.time(), list[bool](), list[Any]()
         for key, value in entries:
             outcomes.append(key not in known)
@@ -336,6 +336,13 @@ class Store:
         try:
             found: bytes | None = self._disk.find(key)
             return found
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
+
+    def held(self, keys: Collection[str]) -> Collection[str]:
+        """Return those of `keys` that may have bytes, at most 100. Raises `CacheError`."""
+        try:
+            return self._disk.held(keys) if isinstance(self._disk, _Database) else keys
         except _DAMAGE as error:
             raise self._damaged(error) from error
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Reply, is_admitted
 from tot_lab.core.purposes import OTHER, ROLES, role_of
-from tot_lab.core.records import Decided, Note, Position, Scored, Thought
+from tot_lab.core.records import Decided, Note, Position, Scored
 from tot_lab.record.run import UNREADABLE, Run
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def losses_of(run: Run) -> ByRole | None:
         count(by if by != "parts" else "part", "unreadable", rounds[by].unreadable)
         rounds[by] = _Round()
 
-    lines = [line for line in run.lines if line.p and not isinstance(line.e, Thought)]
-    for line in sorted(lines, key=attrgetter("p")):
+    lines = [line for line in run.lines_of(Call, Reply, Note, Scored, Decided) if line.p]
+    for line in sorted(lines, key=attrgetter("p")):  # a call stays before its reply
         event = line.e
         if isinstance(event, Call):
             calls[line.p] = event

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import fsum, nan
@@ -205,7 +205,7 @@ class Run(RunMethods):
 
     @cached_property
     def _routed(self) -> Routed | None:
-        return routed_in(self.events)
+        return routed_in(canonical(self.lines_of(Note)))
 
     @property
     def selected_strategy(self) -> str | None:
@@ -220,6 +220,18 @@ class Run(RunMethods):
         partial result.
         """
         return self._routed.used if self._routed else self.name
+
+    @cached_property
+    def _by_kind(self) -> dict[type[Record], list[Line]]:
+        lines = defaultdict[type[Record], list[Line]](list)
+        for line in self.lines:
+            lines[type(line.e)].append(line)
+        return lines
+
+    def lines_of(self, *kinds: type[Record]) -> list[Line]:
+        """The lines of these kinds, those of each kind in the order in which they were recorded."""
+        known = self._by_kind.items()
+        return [line for kind in kinds for found, lines in known if issubclass(found, kind) for line in lines]
 
     @cached_property
     def events(self) -> list[Record]:
@@ -429,10 +441,11 @@ class Run(RunMethods):
         `max_tokens`.
         """
         best = self._ended.node if self._ended else None
-        for event in self.events:
+        for event in canonical(self.lines_of(Note)):
             if isinstance(event, Note) and event.name == "answer.unfinished" and event.at == best:
                 return "cut" if event.data.get("cut") else "unfinished"
-        complete = (e.id for e in self.events if isinstance(e, Decided) and e.what == "complete")
+        decided = (line.e for line in self.lines_of(Decided))
+        complete = (e.id for e in decided if isinstance(e, Decided) and e.what == "complete")
         return "finished" if best is not None and best in complete else None
 
     @property
@@ -450,7 +463,7 @@ class Run(RunMethods):
     @cached_property
     def usage(self) -> Usage:
         """What the model calls used. If the record lacks calls, only their number is given."""
-        used = usage_of(self.lines)
+        used = usage_of(self.lines_of(Reply))
         return Usage(used.calls, used.errors, *[None] * 4) if "calls" in self.header.unknown else used
 
     @cached_property
@@ -463,7 +476,7 @@ class Run(RunMethods):
     @property
     def compute(self) -> Compute:
         """FLOPs of the model calls, and the time that the run would take alone. `None` if unknown."""
-        return compute_of(self.lines, self.params, self.header.unknown)
+        return compute_of(self.lines_of(Call, Reply, Note), self.params, self.header.unknown)
 
     @property
     def turns(self) -> int:
@@ -480,7 +493,7 @@ class Run(RunMethods):
     @cached_property
     def simulated(self) -> bool:
         """Whether a simulated model wrote any of the replies."""
-        return any(isinstance(line.e, Reply) and line.e.simulated for line in self.lines)
+        return any(isinstance(line.e, Reply) and line.e.simulated for line in self.lines_of(Reply))
 
     @cached_property
     def model_note(self) -> str:
@@ -489,7 +502,7 @@ class Run(RunMethods):
             return SIMULATED
         models = (self.header.model, *(role.get("model") for role in self.header.roles.values()))
         kinds = (one.get("kind") if isinstance(one, dict) else str(one).split("/")[0] for one in models)
-        names = (line.e.model or "" for line in self.lines if isinstance(line.e, Reply))
+        names = (line.e.model or "" for line in self.lines_of(Reply) if isinstance(line.e, Reply))
         return SMALL if "tiny" in kinds and any(name.startswith("tiny/") for name in names) else ""
 
     @cached_property
@@ -651,14 +664,14 @@ def _has_usage(reply: Reply) -> bool:
     return reply.error is None or reply.input_tokens is not None
 
 
-def usage_by_role(lines: Sequence[Line]) -> dict[str, Usage]:
+def usage_by_role(run: Run) -> dict[str, Usage]:
     """What the model calls of each role used. Roles without calls are left out."""
-    roles = {line.p: role_of(line.e.purpose) or OTHER for line in lines if isinstance(line.e, Call)}
+    purposes = {line.p: line.e.purpose for line in run.lines_of(Call) if isinstance(line.e, Call)}
     replies: dict[str, list[Line]] = {}
-    for line in lines:
-        if isinstance(line.e, Reply) and is_made(line.e):
-            replies.setdefault(roles[line.p], []).append(line)
-    return {role: usage_of(its) for role, its in replies.items()}
+    for line in run.lines_of(Reply):
+        replies.setdefault(role_of(purposes[line.p]) or OTHER, []).append(line)
+    used = {role: usage_of(its) for role, its in replies.items()}
+    return {role: usage for role, usage in used.items() if usage.calls}
 
 
 def _total(amounts: list[Any], add: Callable[[list[Any]], Any] = sum) -> Any:

@@ -16,6 +16,7 @@
     In the task (Workers._work):
       SlotPool.enter          slots.py        waits for a slot, if the strategy shares slots (Deep Think)
       Gateway.ask             gateway.py      the stack of the model (models/stack.py) or the tool answers
+        or Gateway.ask_each   gateway.py      gives each of several samples of one request its reply
         or text_of            threads.py      a function of the user does, in a thread if it would block
       Driver.receive          driver.py       settles the budget, and takes in the reply:
         Recorder.record       recorder.py     at the position of the call

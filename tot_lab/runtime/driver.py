@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,6 +21,7 @@ from tot_lab.core.calls import (
     CallObserver,
     Halt,
     Reply,
+    are_samples,
     format_error,
     readable,
     refused,
@@ -29,6 +30,7 @@ from tot_lab.core.records import Ended, Note, Position, failed_try
 from tot_lab.core.task import Answer
 from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Request, Slots, Thinking
 from tot_lab.core.tools import asks_no_model, function_call, tool_of
+from tot_lab.models.stack import Give, SampleCalls
 from tot_lab.runtime.admission import Admission
 from tot_lab.runtime.budget import TIMEOUT, WITHIN, Scope
 from tot_lab.runtime.clock import Clock, Timed
@@ -44,6 +46,16 @@ LIMITS = {
     "group": ", the strategy's limit for the group of calls",
 }
 """What the error of a call that took too long says about the limit."""
+
+
+class SampleRoute(Protocol):
+    """Answers samples of one request together."""
+
+    def samples_at_once(self, call: Call) -> int:
+        """Return how many samples of the request of `call` can be asked for together."""
+
+    def ask_each(self, asked: SampleCalls, give: Give) -> Awaitable[None]:
+        """Give each pending call its reply, or `None` if it must be asked for by itself."""
 
 
 class Driver:
@@ -62,6 +74,7 @@ class Driver:
         in_order: Whether branches run one after the other.
         bounds: Computes the most that a call can use.
         is_paused: Whether the strategy must wait.
+        samples: Answers several samples of a request in one task. `None` means that each has its own.
     """
 
     def __init__(
@@ -77,6 +90,7 @@ class Driver:
         in_order: bool = False,
         bounds: Bounds | None = None,
         is_paused: Callable[[], bool] = lambda: False,
+        samples: SampleRoute | None = None,
     ) -> None:
         self.recorder = recorder
         self.repeat = repeat
@@ -87,7 +101,7 @@ class Driver:
         self.admission = Admission(
             budget, bounds, recorder, self.clock, in_order=in_order, on_loaded=self._on_loaded
         )
-        self.workers = Workers(ask, self)
+        self.workers = Workers(ask, samples, self)
         self.pending: dict[Branch, PendingCall] = {}
         self.reported: list[tuple[str, dict[str, Any]]] = []
         self.cancelled = False
@@ -415,15 +429,23 @@ class Driver:
 
 
 class Workers:
-    """The tasks that carry out calls. Each waiting call has its own task; calls that do not wait share one.
+    """The tasks that carry out calls. Each waiting call has its own task; calls that do not wait share one,
+    and so do samples of one request.
 
     Args:
         ask: Answers a call.
+        samples: Answers samples of one request together.
         driver: Receives the replies.
     """
 
-    def __init__(self, ask: Callable[[Call, CallObserver], Awaitable[Reply]], driver: Driver) -> None:
+    def __init__(
+        self,
+        ask: Callable[[Call, CallObserver], Awaitable[Reply]],
+        samples: SampleRoute | None,
+        driver: Driver,
+    ) -> None:
         self.ask = ask
+        self.samples = samples
         self.driver = driver
         self.untaken: deque[PendingCall] = deque()
         """Calls that no task has begun."""
@@ -456,10 +478,15 @@ class Workers:
             driver, pending = self.driver, self.untaken.popleft()
             if driver.pending.get(pending.branch) is not pending:
                 continue  # its time was up before a task took it
-            pending.worker = task
+            asked = self._with_samples(pending)
+            for one in asked:
+                one.worker = task
             while self._starting < min(len(self.untaken), len(self._tasks) - self._starting):
                 self._start()
             try:
+                if len(asked) > 1 and self.samples is not None:
+                    await self.samples.ask_each(asked, self._give)
+                    continue
                 if pending.carry_out is not None:
                     reply = Reply(await text_of(pending.carry_out))
                 elif pending.branch.scope.slots is None:
@@ -471,15 +498,48 @@ class Workers:
                 return
             # An error of a model is recorded as its reply.
             except (Exception, asyncio.CancelledError) as error:
-                if not driver.is_open(pending):
+                left = [one for one in asked if driver.is_open(one)]
+                if not left:
                     return  # cancelled by the driver
-                reply = Reply(error=format_error(error))
+                for one in left:
+                    self._give(one, Reply(error=format_error(error)))
+                continue
             except (SystemExit, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
                 driver.fail(error)  # such as a failed test inside a model, which would otherwise be lost
                 return
-            driver.receive(pending, reply)
+            self._give(pending, reply)
+
+    def _with_samples(self, pending: PendingCall) -> dict[PendingCall, Call]:
+        """Take the calls that follow `pending` and are samples of its request. Returns them with it."""
+        asked = {pending: pending.call}
+        if self.samples is None or not (self._is_sample(pending, pending) and self.untaken):
+            return asked
+        most = self.samples.samples_at_once(pending.call)
+        while self.untaken and len(asked) < most and self._is_sample(self.untaken[0], pending):
+            other = self.untaken.popleft()
+            if self.driver.is_open(other):
+                asked[other] = other.call
+        if len(asked) > 1:
+            for one in asked:
+                one.fellows = asked
+        return asked
+
+    def _is_sample(self, one: PendingCall, other: PendingCall) -> bool:
+        """Whether `one` can be asked for together with `other`."""
+        by_itself = one.carry_out or one.fellows or one.branch.scope.slots or one.watched
+        return not by_itself and (one is other or are_samples(one.call, other.call))
+
+    def _give(self, pending: PendingCall, reply: Reply | None) -> None:
+        """Give the driver the reply to a call. `None` means that the call must be made by itself."""
+        if pending.fellows is not None:
+            pending.fellows.pop(pending, None)
+        if reply is None:
+            pending.fellows = {pending: pending.call}
+            self.take(pending)
+        else:
+            self.driver.receive(pending, reply)
 
     async def _ask_in_slot(self, pending: PendingCall, slots: Slots) -> Reply:
         """Return the reply to a call that shares slots with others of the process."""

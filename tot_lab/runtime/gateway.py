@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, CallObserver, Model, Need, Reply
 from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.scrubbing import secrets_in
 from tot_lab.core.tools import TOOL, tool_of
 from tot_lab.models import ready
-from tot_lab.models.batching import Batched
+from tot_lab.models.batching import MOST, Batched
 from tot_lab.models.cache import Cache, Cached, Mode, StoreReplies
 from tot_lab.models.condensing import Condensed
 from tot_lab.models.entries import DamagedEntry
@@ -30,11 +30,18 @@ from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.served_weights import UNASKED, ServedWeights
 from tot_lab.models.spending import Costed, Spending, SpendLimiter
-from tot_lab.models.stack import Backend, Endpoint, is_model
+from tot_lab.models.stack import Backend, Endpoint, Give, SampleCalls, is_model
 from tot_lab.models.warming import Warmed
 from tot_lab.runtime.roles import Role, roles_of
 from tot_lab.runtime.settings import RunnerSettings
 from tot_lab.tools import Carrying, Tool, Toolbox
+
+
+class Route(NamedTuple):
+    """The way to a model: one call at a time, or samples of one request together."""
+
+    ask: Callable[[Call, CallObserver], Awaitable[Reply]]
+    ask_each: Callable[[SampleCalls, Give], Awaitable[None]] | None = None
 
 
 class Gateway:
@@ -52,7 +59,7 @@ class Gateway:
         self.checked_window: int | None = None
         """The context window that the server reported to `Lab.check`."""
         self._flights: dict[str, Flight] = {}
-        self._routes: dict[str | None, Callable[[Call, CallObserver], Awaitable[Reply]]] = {}
+        self._routes: dict[str | None, Route] = {}
         self._named: dict[str, Model | Endpoint] = {}
         models = {f"@{name}": role.model for name, role in self._roles.items()}
         self.enlist({name: model for name, model in models.items() if isinstance(model, Part)})
@@ -153,10 +160,21 @@ class Gateway:
 
     def ask(self, call: Call, observer: CallObserver) -> Awaitable[Reply]:
         """Return the reply to `call`."""
-        route = self._routes.get(call.model)
-        if route is None:
-            route = self._routes[call.model] = self._route_to(self.model_of(call.model))
-        return route(call, observer)
+        return self._route(call.model).ask(call, observer)
+
+    def samples_at_once(self, call: Call) -> int:
+        """Return how many samples of the request of `call` can be asked for with `ask_each`."""
+        model = self.model_of(call.model)
+        takes_n = isinstance(model, Endpoint) and model.list_key(call) is None and model.takes_n(call)
+        return MOST if takes_n else 1
+
+    def ask_each(self, asked: SampleCalls, give: Give) -> Awaitable[None]:
+        """Give each observer the reply to its call, or `None` if the call must be asked for with `ask`. All
+        of them are samples of one request; see `samples_at_once`.
+        """
+        route = self._route(next(iter(asked.values())).model)
+        assert route.ask_each is not None
+        return route.ask_each(asked, give)
 
     async def known(self, call: Call) -> Reply | None:
         """Return the cached reply to `call`, or `None`."""
@@ -213,20 +231,17 @@ class Gateway:
                 self.opened = cache.renewed() if self.mode == "refresh" else cache
             return self.opened
 
-    def _route_to(self, model: Model | Endpoint | Tool) -> Callable[[Call, CallObserver], Awaitable[Reply]]:
-        """Return the function that sends a call to `model`."""
-        if not isinstance(model, Endpoint) and not self.is_cached(model):
-            return self._end(model).reply
-        request = Requests(identity_of(model))
-        stack = self._stack(model, request)
-
-        async def route(call: Call, observer: CallObserver) -> Reply:
-            request.remember(call)
-            try:
-                return (await stack.answer((call,), observer))[0]
-            finally:
-                request.forget(call)
-
+    def _route(self, name: str | None) -> Route:
+        """Return the way to the model `name`."""
+        route = self._routes.get(name)
+        if route is None:
+            model = self.model_of(name)
+            if not isinstance(model, Endpoint) and not self.is_cached(model):
+                route = Route(self._end(model).reply)
+            else:
+                request = Requests(identity_of(model))
+                route = _through(self._stack(model, request), request)
+            self._routes[name] = route
         return route
 
     def is_cached(self, model: Model | Endpoint | Tool) -> bool:
@@ -244,7 +259,8 @@ class Gateway:
             return kept and model.pure
         return self.given_cache is not None or (self.mode == "replay" and not isinstance(model, Part))
 
-    def _stack(self, model: Model | Endpoint | Tool, request: Requests) -> Backend:
+    def _stack(self, model: Model | Endpoint | Tool, request: Requests) -> Any:
+        """Return the layers above `model`: a `Backend`, and a `Grouping` above an endpoint."""
         weights = UNASKED
         if isinstance(model, Endpoint) and self.mode != "replay":
             weights = ServedWeights(model)
@@ -273,6 +289,30 @@ class Gateway:
         models = [self.model, *self._named.values()]
         keys = [key for one in models if isinstance(one, Part) for key in secrets_in(dict(one))]
         return self.toolbox.carrying(model, replaying=self.mode == "replay", keys=keys)
+
+
+def _through(stack: Any, request: Requests) -> Route:
+    """Return the way through the layers of a stack, which use the request of each call."""
+
+    async def ask(call: Call, observer: CallObserver) -> Reply:
+        request.remember(call)
+        try:
+            replies: Sequence[Reply] = await stack.answer((call,), observer)
+            return replies[0]
+        finally:
+            request.forget(call)
+
+    async def ask_each(asked: SampleCalls, give: Give) -> None:
+        calls = [*asked.values()]
+        for call in calls:
+            request.remember(call)
+        try:
+            await stack.answer_each(asked, give)
+        finally:
+            for call in calls:
+                request.forget(call)
+
+    return Route(ask, ask_each)
 
 
 def _batch_key(model: Endpoint, call: Call, request: Requests) -> Hashable | None:

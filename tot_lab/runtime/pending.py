@@ -48,6 +48,7 @@ class PendingCall:
         ends: When its time is up, or `None` while its time is not counted.
         limit: The seconds that `ends` follows from, and whose limit that is: `call`, `lab` or `group`.
         worker: The task that carries the call out, once one does.
+        fellows: The calls without a reply of that task, if it was given several samples.
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class PendingCall:
         "carry_out",
         "charged",
         "ends",
+        "fellows",
         "limit",
         "paid",
         "position",
@@ -83,6 +85,7 @@ class PendingCall:
         self.ends: float | None = None
         self.limit = NO_LIMIT
         self.worker: asyncio.Task[None] | None = None
+        self.fellows: dict[PendingCall, Call] | None = None
 
     @property
     def claims(self) -> Claims:
@@ -108,8 +111,12 @@ class PendingCall:
         self.reports.on_text(self, text)
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel the task that carries the call out. What it can have cost counts as paid."""
+        """Cancel the task that carries the call out, unless it has others. What it can have cost counts as
+        paid.
+        """
         if self.charged is not None:
             self.paid = max(self.charged, self.paid or 0.0)
-        if self.worker is not None:
+        if self.fellows is not None:
+            self.fellows.pop(self, None)
+        if self.worker is not None and not self.fellows:
             self.worker.cancel(reason)

@@ -201,7 +201,7 @@ class Recorder:
     @property
     def now(self) -> float:
         """Seconds since the start of the run, in whole microseconds, which keeps journals short."""
-        return round(time.perf_counter() - self._start, 6)
+        return int((time.perf_counter() - self._start) * 1e6) / 1e6  # faster than `round`
 
     def record(self, position: Position, record: Record, paid: float | None = None) -> None:
         """Take in one record, which the next `flush` writes."""

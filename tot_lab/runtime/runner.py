@@ -376,6 +376,7 @@ class Execution:
             tries=None if self._kept is None else failed_tries(self._kept),
             bounds=runner.gateway,
             is_paused=lambda: steering is not None and steering.paused,
+            samples=runner.gateway if self.parent is None else None,
         )
         self._driver = driver
         try:

@@ -25,7 +25,7 @@ from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import Call, Reply, format_error, is_made
 from tot_lab.core.files import open_regular
 from tot_lab.core.parts import Part
-from tot_lab.core.records import Line, Note, Position
+from tot_lab.core.records import Note, Position
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
@@ -433,9 +433,9 @@ class Sweep(SweepMethods):
         if wrong := [n for n in usage if n is not None and not 0 <= n < 2**63]:
             error = error or f"the usage of a call is out of range: got {wrong[0]}"
             usage = Usage(usage.calls, usage.errors, *[None] * 4)
-        by_role = usage_by_role(run.lines)
+        by_role = usage_by_role(run)
         tokens = {role: (used.input_tokens, used.output_tokens) for role, used in by_role.items()}
-        keys, losses = self.keys_of(run.lines), losses_of(run)
+        keys, losses = self.keys_of(run), losses_of(run)
         return Row(
             run.stop_reason,
             error,
@@ -444,7 +444,7 @@ class Sweep(SweepMethods):
             score,
             *usage,
             run.seconds,
-            len(keys.keys() - not_sent(run.lines)),
+            len(keys.keys() - not_sent(run)),
             b"".join(keys.values()),
             run.model_note,
             run.header.version,
@@ -459,10 +459,11 @@ class Sweep(SweepMethods):
             doubts_of(run, losses),
         )
 
-    def keys_of(self, lines: Sequence[Line]) -> dict[Position, bytes]:
+    def keys_of(self, run: Run) -> dict[Position, bytes]:
         """Return the beginning of the cache key of each call that was made, by position."""
-        made = {line.p for line in lines if isinstance(line.e, Reply) and is_made(line.e)}
-        return {line.p: self.key_of(line.e) for line in lines if isinstance(line.e, Call) and line.p in made}
+        made = {line.p for line in run.lines_of(Reply) if isinstance(line.e, Reply) and is_made(line.e)}
+        calls = (line for line in run.lines_of(Call) if line.p in made)
+        return {line.p: self.key_of(line.e) for line in calls if isinstance(line.e, Call)}
 
     def key_of(self, call: Call) -> bytes:
         """Return the beginning of the cache key of a call."""
@@ -542,13 +543,13 @@ class Sweep(SweepMethods):
         return run
 
 
-def not_sent(lines: Sequence[Line]) -> set[Position]:
+def not_sent(run: Run) -> set[Position]:
     """Return the positions of the calls that were answered by the cache or by an equal call in flight, or
     that no model could receive.
     """
-    notes = (line.e for line in lines if isinstance(line.e, Note))
+    notes = (line.e for line in run.lines_of(Note) if isinstance(line.e, Note))
     known = {tuple(note.data["call"]) for note in notes if note.name in ("call.cached", "call.joined")}
-    return known | {place for place, reply in replies_of(lines).items() if not reply.sent}
+    return known | {p for p, reply in replies_of(run.lines_of(Reply)).items() if not reply.sent}
 
 
 def forget_warnings() -> None:
