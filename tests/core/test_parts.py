@@ -193,7 +193,7 @@ def test_functions_are_told_apart_by_their_own_text_and_plain_defaults():
         return UserFunction.of(one).source_sha256 == UserFunction.of(other).source_sha256
 
     # fmt: off
-    other, blind, perfect, both = "é", lambda task, path: 0.5, lambda task, path: float(bool(path)), (
+    _, blind, perfect, both = "é", lambda task, path: 0.5, lambda task, path: float(bool(path)), (
         lambda task, path: [
             0.5], lambda task, path: [
             0.25])

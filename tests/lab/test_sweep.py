@@ -177,6 +177,10 @@ def test_bad_input_is_told_before_anything_is_asked(tmp_path, strategies, tasks,
     assert not model.calls
 
 
+def constant(score):
+    return lambda task, path: score
+
+
 def test_lambdas_of_one_line_have_their_own_runs_and_a_changed_one_runs_again(tmp_path):
     def scores(sweep):
         return [run.tree["0.0"].score for run in sweep.runs()]
@@ -188,7 +192,7 @@ def test_lambdas_of_one_line_have_their_own_runs_and_a_changed_one_runs_again(tm
     assert scores(swept(lab, {"low": changed}, TASKS[0], name="s")) == [0.5]
     again = [tree.with_(evaluate=lambda task, path, w=w: w) for w in (0.125, 0.625)]
     assert scores(swept(lab, again, TASKS[0], name="s")) == [0.125, 0.625]
-    made = [(lambda w: lambda task, path: w)(w) for w in (0.1, 0.2)]
+    made = [constant(w) for w in (0.1, 0.2)]
     with pytest.raises(ValueError, match="Functions are compared by their source and defaults"):
         swept(lab, [tree.with_(evaluate=function) for function in made], TASKS[0])
 

@@ -514,7 +514,7 @@ class Sweep(SweepMethods):
 
     def runs(self) -> Iterator[Run]:
         """Yield the finished runs in the order of the table, loading one at a time. Runs that could not start
-        are skipped.
+        are skipped. `list(sweep.runs())` loads all of them, and `sweep.run(row)` one.
         """
         for cell in self.cells:
             if cell.run_id in self.rows and self.rows[cell.run_id].version:
