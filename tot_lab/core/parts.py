@@ -604,7 +604,7 @@ def _source_of(function: Callable[..., Any]) -> str:
 
     The lines of a lambda may hold other lambdas, so only its own text is taken from them.
     """
-    code = getattr(function, "__code__", None)
+    code: Any = getattr(function, "__code__", None)
     spans = [span for span in code.co_positions() if span[3]] if code and code.co_name == "<lambda>" else []
     if spans:
         (first, start), (last, end) = min(span[::2] for span in spans), max(span[1::2] for span in spans)
