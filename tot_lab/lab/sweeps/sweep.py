@@ -593,7 +593,7 @@ def _digest(what: str, value: Any) -> str:
         raise ValueError(f"{what} cannot be serialised: {error}.") from None
 
 
-def _expect_different(what: str, entries: Mapping[str, Part], digests: list[str]) -> None:
+def _expect_different(what: str, entries: Mapping[str, Any], digests: list[str]) -> None:
     """Raise `ValueError` if two entries are equal, since they would share one run."""
     seen: dict[str, str] = {}
     for label, digest in zip(entries, digests, strict=True):
