@@ -522,7 +522,7 @@ class UserFunction(Part):
         """Wrap `function`."""
         try:
             source = _source_of(function)
-        except (OSError, TypeError):
+        except (OSError, TypeError, IndexError, UnicodeError):  # the last two: the file has changed
             source = ""
         made = cls(
             module=getattr(function, "__module__", None) or "",
