@@ -90,7 +90,7 @@ def notebook_pages() -> dict[str, str]:
 
     exporter = MarkdownExporter()
     exporter.register_filter("filter_data_type", shown)
-    pages, titles = {}, []
+    pages = {}
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         pictures = {"output_files_dir": path.stem, "unique_key": path.stem}
         text, resources = exporter.from_filename(str(path), pictures)
@@ -98,8 +98,9 @@ def notebook_pages() -> dict[str, str]:
             (PAGES / "notebooks" / name).parent.mkdir(parents=True, exist_ok=True)
             (PAGES / "notebooks" / name).write_bytes(content)
         pages[f"notebooks/{path.stem}.md"] = with_page_links(text)
-        titles.append(f"- [{re.findall('^# (.*)', text, re.MULTILINE)[0]}]({path.stem}.md)")
-    return {"notebooks/README.md": "\n".join(["# Notebooks\n", *titles, ""]), **pages}
+    guide = (ROOT / "docs/how-to/notebooks.md").read_text().replace("../../notebooks/", "")
+    rows = re.findall(r"^\|.*\n", with_page_links(guide), re.MULTILINE)
+    return {"notebooks/README.md": f"# Notebooks\n\n{''.join(rows)}", **pages}
 
 
 def shown(output: dict[str, Any]) -> list[str]:

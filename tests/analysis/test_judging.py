@@ -438,6 +438,9 @@ def test_a_right_answer_that_an_evaluator_pruned_is_its_fault():
     tree = Tree(TASK)
     wrong, right = tree.thought("Answer: 24", 0.9), tree.thought("Answer: 26", 0.9, state="kept")
     tree.thought("Answer: 26", 0.1, state="pruned")
+    assert blame_of(tree.run("24", node=wrong)) == ("evaluator", 1, right), "it scored both the same"
+    tree = Tree(TASK)
+    wrong, right = tree.thought("Answer: 24", 0.8), tree.thought("Answer: 26", 0.9, state="kept")
     assert blame_of(tree.run("24", node=wrong)) == ("answerer", 1, right)
 
 
@@ -446,6 +449,27 @@ def test_a_good_thought_that_was_pruned_is_the_evaluators():
     good = tree.thought(GOOD, 0.1, state="pruned")
     tree.thought(BAD, 0.9, state="kept")
     assert blame_of(tree.run("1 + 1")) == ("evaluator", 1, good)
+
+
+def test_the_table_and_the_sentence_blame_the_same():
+    tree = Tree()
+    good = tree.thought(GOOD, 0.5, state="pruned")
+    tree.thought(BAD, 0.5, state="kept")
+    run = tree.run("1 + 1")
+    assert blame_of(run) == ("search", 1, good)
+    assert tl.diagnose(run)[0].text.startswith("Search: ")
+    tree = Tree()
+    tree.thought(GOOD, 0.9, state="kept")  # never expanded
+    wrong = tree.thought(BAD, 1.0, state="kept")
+    tree.recorder.score(wrong, 1.0, by="person")
+    run = tree.run("1 + 1", node=wrong, stop="solved")
+    assert blame_of(run) == ("person", 1, wrong)
+    assert tl.diagnose(run)[0].text.startswith("Person: ")
+    wrong = Tree(TASK)
+    given, right = wrong.thought("Answer: 24", 0.9), wrong.thought("Answer: 26", 0.5, state="kept")
+    run = wrong.run("24", node=given)
+    assert blame_of(run) == ("evaluator", 1, right)
+    assert tl.diagnose(run)[0].text.startswith("Evaluator: ")
 
 
 def test_good_thoughts_beyond_the_beam_are_not_the_evaluators():

@@ -72,6 +72,14 @@ def test_links_to_notebooks_go_to_their_pages():
     )
 
 
+def test_the_guide_lists_each_notebook_in_order():
+    table = re.findall(
+        r"^\| \[(\w+)\]\((.*)\) \|", (ROOT / "docs/how-to/notebooks.md").read_text(), re.MULTILINE
+    )
+    stems = [path.stem for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+    assert table == [(stem, f"../../notebooks/{stem}.ipynb") for stem in stems]
+
+
 GALLERY = (ROOT / "docs" / "gallery.md").read_text()
 SECTIONS = re.findall(r"^### ([^\n]*)\n\n(.*?)(?=^##|\Z)", GALLERY, re.MULTILINE | re.DOTALL)
 

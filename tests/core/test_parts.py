@@ -188,6 +188,26 @@ def test_a_function_is_recorded_by_module_name_and_source():
     assert evaluator != tl.TreeOfThoughts(evaluate=lambda task, path: 0.5).settings()["evaluate"]
 
 
+def test_functions_are_told_apart_by_their_own_text_and_plain_defaults():
+    def same(one, other):
+        return UserFunction.of(one).source_sha256 == UserFunction.of(other).source_sha256
+
+    # fmt: off
+    _, blind, perfect, both = "é", lambda task, path: 0.5, lambda task, path: float(bool(path)), (
+        lambda task, path: [
+            0.5], lambda task, path: [
+            0.25])
+    a, b = (lambda task, path: task), (lambda path, task: task)
+    # fmt: on
+    assert not same(blind, perfect)
+    assert not same(*both), "they differ in their second line"
+    assert not same(a, b), "they differ in the order of their parameters"
+    assert not same(*[lambda task, path, w=w: w for w in (0.5, 1.0)])
+    assert same(*[lambda task, path, w=w: w for w in (0.5, 0.5)])
+    again = lambda task, path: 0.5  # noqa: E731
+    assert same(blind, again), "what stands beside a lambda is not of it"
+
+
 @pytest.mark.parametrize(
     "function", [len, dict.get, judge, str.upper], ids=["builtin", "method", "own", "slot"]
 )

@@ -177,6 +177,26 @@ def test_bad_input_is_told_before_anything_is_asked(tmp_path, strategies, tasks,
     assert not model.calls
 
 
+def constant(score):
+    return lambda task, path: score
+
+
+def test_lambdas_of_one_line_have_their_own_runs_and_a_changed_one_runs_again(tmp_path):
+    def scores(sweep):
+        return [run.tree["0.0"].score for run in sweep.runs()]
+
+    tree, lab = tl.TreeOfThoughts(stop=tl.Stop(depth=1)), tl.Lab(Scripted(), runs=tmp_path)
+    low, high = tree.with_(evaluate=lambda task, path: 0.25), tree.with_(evaluate=lambda task, path: 0.75)
+    assert scores(swept(lab, {"low": low, "high": high}, TASKS[0], name="s")) == [0.25, 0.75]
+    changed = tree.with_(evaluate=lambda task, path: 0.5)
+    assert scores(swept(lab, {"low": changed}, TASKS[0], name="s")) == [0.5]
+    again = [tree.with_(evaluate=lambda task, path, w=w: w) for w in (0.125, 0.625)]
+    assert scores(swept(lab, again, TASKS[0], name="s")) == [0.125, 0.625]
+    made = [constant(w) for w in (0.1, 0.2)]
+    with pytest.raises(ValueError, match="Functions are compared by their source and defaults"):
+        swept(lab, [tree.with_(evaluate=function) for function in made], TASKS[0])
+
+
 def test_no_two_are_called_the_same_and_a_name_is_one_line():
     tasks = [tl.general(question, answer=k) for k, question in enumerate(["x", "x", "x #2", "y\0\ud7ff"])]
     made = swept(tl.Lab(Scripted(), runs=None), {"a\n\x1b[1m\ud800": tl.OneAnswer()}, tasks)

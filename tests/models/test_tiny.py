@@ -456,6 +456,8 @@ def test_five_checkpoints_are_in_the_package():
         != last.identity()["sha256"]
         == Tiny(weights="numbers").identity()["sha256"]
     )
+    with pytest.raises(ValueError, match=r"got 'number'. Did you mean 'numbers'\?"):
+        tl.Lab("tiny/number")
     with pytest.raises(ValueError, match=r"one of numbers, numbers@1, .*numbers@5, or the path"):
         tl.Lab("tiny/numbers@6")
 

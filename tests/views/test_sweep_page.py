@@ -20,6 +20,7 @@ APP = "document.querySelector('#tot-lab-explorer').explorer"
 SIGNS = {
     "proposer": "P",
     "evaluator": "E",
+    "search": "S",
     "answerer": "A",
     "cut short": "C",
     "person": "H",

@@ -20,11 +20,12 @@ from tot_lab.core.tree import Node
 from tot_lab.record.run import Run
 
 Blame: TypeAlias = Literal[
-    "answerer", "evaluator", "proposer", "cut short", "person", "unsolvable", "unknown"
+    "answerer", "evaluator", "search", "proposer", "cut short", "person", "unsolvable", "unknown"
 ]
 BLAMES: tuple[Blame, ...] = (
     "answerer",
     "evaluator",
+    "search",
     "proposer",
     "cut short",
     "person",

@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.blame import BLAMES, Blamed, Labels
-from tot_lab.analysis.by_person import person_took_part
 from tot_lab.analysis.known import judged, wins
 from tot_lab.analysis.statistics import SEED, wilson
 from tot_lab.analysis.tables import placed
@@ -255,12 +254,14 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     votes are shares of votes, and repeated states count each time: read the measures `by` evaluator and
     depth.
 
-    A failed run has one blame, the first that applies:
+    A failed run has one blame, that of the sentence `why_it_failed` of `tl.diagnose`: the first that applies,
+    unless the scores, the tools or a person explain more.
 
     - answerer: a leaf holds a correct answer that no evaluator pruned, and another was given
     - unsolvable: no answer to the question can be correct
     - evaluator: correct answers, or thoughts that could lead to one, were proposed at the deepest such level,
     and all were pruned; or a wrong thought was accepted as the answer while a good one was open
+    - search: the same, but no thought that was kept on the level scored higher, as among equal scores
     - cut short: the search ended, or a call failed, before such a thought was expanded
     - proposer: such thoughts were expanded, and none of their children could lead to a correct answer
     - unknown: the labels do not decide
@@ -395,9 +396,7 @@ class _Facts(Labels):
 
     def row(self) -> dict[str, Any]:
         """The row of the run in the table of runs."""
-        blame = self.blame() if self.failed else Blamed(None)
-        if self.failed and person_took_part(self.run):
-            blame, _ = blame_and_reason(self)
+        blame = blame_and_reason(self)[0] if self.failed else Blamed(None)
         return {
             "correct": self.run.correct,
             "failed": self.failed,

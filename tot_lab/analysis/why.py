@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from tot_lab.analysis.blame import Blamed, Labels
+from tot_lab.analysis.blame import BLAMES, Blamed, Labels
 from tot_lab.analysis.by_person import REPLACED, changes_of
 from tot_lab.analysis.diagnosis import Diagnosis, Finding, findings_of, seen_at_once
 from tot_lab.analysis.frames import calls_of, tools_of, tools_offered
@@ -101,11 +101,13 @@ def _lost(run: Run, *, asking: bool | None = None) -> tuple[Blamed, Finding] | N
 
 
 def blame_and_reason(labels: Labels) -> tuple[Blamed, Finding]:
-    """Return what is to blame for a failed run, and the sentence that says so."""
+    """Return what is to blame for a failed run, and the sentence that says so, which begins with it."""
     blamed = labels.blame()
     why = _reason(labels.run, blamed)
-    if why.text.startswith("Person: "):
-        blamed = Blamed("person", blamed.depth, why.nodes)
+    head = why.text.partition(":")[0].lower()
+    on = next((blame for blame in BLAMES if blame == ("answerer" if head == "answer" else head)), blamed.on)
+    if on != blamed.on:
+        blamed = Blamed(on, labels.run.tree[why.nodes[0]].depth if why.nodes else blamed.depth, why.nodes)
     return blamed, why
 
 

@@ -552,7 +552,8 @@ class UserFunction(Part):
     """Its qualified name."""
 
     source_sha256: str = ""
-    """SHA-256 of its source. Empty if the source is not available."""
+    """SHA-256 of its source and of the numbers and texts among its defaults. Empty if the source is not
+    available."""
 
     _function: Callable[..., Any] | None = PrivateAttr(default=None)
 
@@ -564,8 +565,8 @@ class UserFunction(Part):
     def of(cls, function: Callable[..., Any]) -> Self:
         """Wrap `function`."""
         try:
-            source = inspect.getsource(function)
-        except (OSError, TypeError):
+            source = _source_of(function)
+        except (OSError, TypeError, IndexError, UnicodeError):  # the last two: the file has changed
             source = ""
         made = cls(
             module=getattr(function, "__module__", None) or "",
@@ -643,6 +644,25 @@ class UserFunction(Part):
                 f"not stored in files; pass the function again to run it"
             )
         return self._function
+
+
+def _source_of(function: Callable[..., Any]) -> str:
+    """Return the source of a function, with the plain values of its defaults.
+
+    The lines of a lambda may hold other lambdas, so only its own text is taken from them.
+    """
+    code: Any = getattr(function, "__code__", None)
+    spans = [span for span in code.co_positions() if span[3]] if code and code.co_name == "<lambda>" else []
+    if spans:
+        (first, start), (last, end) = min(span[::2] for span in spans), max(span[1::2] for span in spans)
+        lines = [line.encode() for line in inspect.findsource(function)[0][first - 1 : last]]
+        body = b"".join([*lines[:-1], lines[-1][:end]])[start:].decode()
+        source = f"lambda {', '.join(code.co_varnames[: code.co_argcount])}: {body}"
+    else:
+        source = inspect.getsource(function)
+    defaults = getattr(function, "__defaults__", None) or ()
+    plain = [value for value in defaults if isinstance(value, str | int | float)]
+    return source + repr(plain) if plain else source
 
 
 def needs_functions(part: Part) -> list[str]:

@@ -13,7 +13,7 @@ import hashlib
 import math
 import warnings
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from itertools import product
 from pathlib import Path
@@ -24,7 +24,7 @@ import msgspec
 from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import Call, Reply, format_error, is_made
 from tot_lab.core.files import open_regular
-from tot_lab.core.parts import Part
+from tot_lab.core.parts import Part, is_function, parts_in
 from tot_lab.core.records import Note, Position
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
@@ -221,8 +221,8 @@ class Sweep(SweepMethods):
         )
         settings = [_digest(f"setting {label!r}", part.settings()) for label, part in self.settings.items()]
         tasks = [_digest(f"task {label!r}", task.settings()) for label, task in self.tasks.items()]
-        _expect_different("strategies", list(self.settings), settings)
-        _expect_different("tasks", list(self.tasks), tasks)
+        _expect_different("strategies", self.settings, settings)
+        _expect_different("tasks", self.tasks, tasks)
         return [
             Cell(s, t, repeat, _digest("a run", [lab, settings[s], tasks[t], repeat])[:16])
             for s, t, repeat in product(range(len(settings)), range(len(tasks)), range(repeats))
@@ -527,7 +527,7 @@ class Sweep(SweepMethods):
 
     def runs(self) -> Iterator[Run]:
         """Yield the finished runs in the order of the table, loading one at a time. Runs that could not start
-        are skipped.
+        are skipped. `list(sweep.runs())` loads all of them, and `sweep.run(row)` one.
         """
         for cell in self.cells:
             if cell.run_id in self.rows and self.rows[cell.run_id].version:
@@ -606,11 +606,16 @@ def _digest(what: str, value: Any) -> str:
         raise ValueError(f"{what} cannot be serialised: {error}.") from None
 
 
-def _expect_different(what: str, labels: list[str], digests: list[str]) -> None:
+def _expect_different(what: str, entries: Mapping[str, Any], digests: list[str]) -> None:
     """Raise `ValueError` if two entries are equal, since they would share one run."""
     seen: dict[str, str] = {}
-    for label, digest in zip(labels, digests, strict=True):
+    for label, digest in zip(entries, digests, strict=True):
         if digest in seen:
             hint = " Use repeats= to run a task more than once." if what == "tasks" else ""
+            if any(map(is_function, parts_in(entries[label]))):
+                hint += (
+                    " Functions are compared by their source and defaults: pass a value that differs between "
+                    "them as a default, as in lambda task, path, w=w: w."
+                )
             raise ValueError(f"{what} must differ: {seen[digest]!r} and {label!r} are the same.{hint}")
         seen[digest] = label

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import field_validator
 
+from tot_lab.core.attach import nearest
 from tot_lab.core.calls import Call, CallObserver, Need, Reply
 from tot_lab.models.stack import Endpoint, Failure, ServerFacts, provider_seed
 from tot_lab.models.tiny.engine import Engine, Wanted, Written
@@ -47,10 +48,12 @@ class Tiny(Endpoint):
     @classmethod
     def _are_known_or_a_file(cls, weights: str) -> str:
         if not weights.endswith(".npz") and not _file_of(weights).exists():
-            known = ", ".join(
-                ["numbers", *(f"numbers@{path.stem}" for path in sorted(_SHIPPED.glob("*.npz")))]
+            known = ["numbers", *(f"numbers@{path.stem}" for path in sorted(_SHIPPED.glob("*.npz")))]
+            near = nearest(weights, known)
+            raise ValueError(
+                f"weights must be one of {', '.join(known)}, or the path of an .npz file: got {weights!r}."
+                + (f" Did you mean {near!r}?" if near else "")
             )
-            raise ValueError(f"weights must be one of {known}, or the path of an .npz file: got {weights!r}.")
         return weights
 
     @classmethod

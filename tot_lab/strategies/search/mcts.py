@@ -39,14 +39,15 @@ class MCTS(Search):
     exploration: Annotated[float, Field(ge=0)] = math.sqrt(2)
     """Weight of the bonus for thoughts that were rarely visited: `exploration * sqrt(ln(N) / n)` after n
     visits of the thought and N of its parent. The child with the largest sum of mean value and bonus is
-    taken. 0 follows the highest mean value alone; a larger weight spreads the search.
+    taken. 0 follows the highest mean value alone; a larger weight spreads the search. Each score is one visit
+    of its thought and of all thoughts above it: after three scored children, the root has N = 3.
     """
-
-    batch: Count = 1
-    """The most leaves expanded concurrently. A virtual loss makes them differ."""
 
     iterations: Count | None = None
     """Picks after that of the root. `None` means until nothing is left to expand."""
+
+    batch: Count = 1
+    """The most leaves expanded concurrently. A virtual loss makes them differ."""
 
     width: Count | None = None
     """Children kept per thought. `None` keeps all of them."""

@@ -7,7 +7,7 @@
 
 /** The sign of a wrong run for each component to blame (`BLAMES` in blame.py). */
 export const BLAMES = {
-  proposer: "P", evaluator: "E", answerer: "A", "cut short": "C", person: "H", unsolvable: "U", unknown: "?",
+  proposer: "P", evaluator: "E", search: "S", answerer: "A", "cut short": "C", person: "H", unsolvable: "U", unknown: "?",
 };
 
 /** Columns that are not in the frame of the sweep. */
