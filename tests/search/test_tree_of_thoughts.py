@@ -216,7 +216,9 @@ def test_t8_bad_settings_are_refused_by_name(path, value):
 def test_t8_settings_of_an_axis_are_refused_where_they_stand():
     with pytest.raises(ValueError, match=r"stop\.depth"):
         tl.TreeOfThoughts(stop={"depth": 0})
-    with pytest.raises(ValueError, match=r"Propose has no setting 'temprature'; did you mean 'temperature'"):
+    with pytest.raises(
+        ValueError, match=r"no setting 'temprature'; did you mean 'tl.TreeOfThoughts\(temperature=…\)'"
+    ):
         tl.Propose(temprature=1)
 
 

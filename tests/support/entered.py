@@ -34,11 +34,12 @@ def entered(strategy: tl.Strategy, model: object, folder: Path | str | None) -> 
 
     async def go():
         lab = tl.Lab(model, runs=folder)
-        await lab.run(strategy, tl.general("What is six times seven?"))
+        task = tl.general("What is six times seven?")
+        await lab.run(strategy, task)
         before = sys.getprofile()
         sys.setprofile(note)
         try:
-            await lab.run(strategy, tl.general("What is six times seven?"))
+            await lab.run(strategy, task)
         finally:
             sys.setprofile(before)
 

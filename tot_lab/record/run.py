@@ -120,7 +120,7 @@ class Run(RunMethods):
     _inside: ClassVar[Mapping[str, type]] = {"usage": Usage}
     _meant: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(["text", "output", "content", "response"], "answer"),
-        **dict.fromkeys(["df", "to_df", "to_dataframe", "to_pandas", "to_csv"], "nodes_df()"),
+        **dict.fromkeys(["to_df", "to_dataframe", "to_pandas", "to_csv"], "nodes_df()"),
     }
 
     def __init__(
