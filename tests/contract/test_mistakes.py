@@ -259,7 +259,7 @@ def test_attributes_that_are_almost_right():
     assert not hasattr(run, "_repr_json_")
     with pytest.raises(AttributeError, match=r"no 'run'\. Use await lab.run\(strategy, task\)"):
         tl.OneAnswer().run(TASK)
-    with pytest.raises(AttributeError, match="no attribute 'runs'"):
+    with pytest.raises(AttributeError, match="no setting 'runs'"):
         tl.OneAnswer().runs  # noqa: B018
     with pytest.raises(TypeError, match=r"got Run\. Pass \[run\] for one run"):
         tl.stats.success_rates(run)

@@ -171,7 +171,7 @@ def test_options_together_and_across_designs():
         ({"branching_facto": 3}, r"no setting 'branching_facto'; did you mean 'propose\.count'"),
         ({"patience": 3}, r"no setting 'patience'; did you mean 'stop\.patience'"),
         ({"batch": 3}, r"no setting 'batch'; did you mean 'search\.batch'"),
-        ({"prompt": "x"}, r"did you mean 'propose\.prompt' or 'evaluate\.prompt'"),
+        ({"prompt": "x"}, r"did you mean 'propose\.prompt', as in .* or 'evaluate\.prompt', as in"),
     ],
 )
 def test_a_wrong_option_says_what_is_right(given, says):
