@@ -215,7 +215,6 @@ BROKEN = {
     "times out": (times_out, "TimeoutError: the server took too long"),
     "raises what cannot be written": (bad_error, "ValueError: .?"),
     "is a generator": (generator, "TypeError: the model must be async"),
-    "takes other arguments": (lambda: None, "TypeError: .*argument"),
 }
 
 

@@ -251,11 +251,12 @@ def field_docs(kind: Any) -> dict[str, str]:
             continue
         try:
             lines, _ = inspect.findsource(sys.modules[owner.__module__])
-            docs = _docs_in("".join(lines)).get(owner.__qualname__, {}) | docs
+            for name, doc in _docs_in("".join(lines)).get(owner.__qualname__, {}).items():
+                docs.setdefault(name, doc)
         except (KeyError, OSError, TypeError, SyntaxError):
             continue
     fields = kind.model_fields if issubclass(kind, BaseModel) else kind.__dataclass_fields__
-    return {name: docs[name] for name in fields if name in docs}
+    return {name: doc for name, doc in docs.items() if name in fields}
 
 
 @lru_cache(maxsize=512)

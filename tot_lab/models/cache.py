@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-import sys
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -391,7 +390,10 @@ class StoreReplies:
             if reply.error is None:
                 request = self.request(call)
                 key = request.key
-                stored, versions = _in_iso_format(int(time.time())), _versions("litellm" in sys.modules)
+                stored, versions = (
+                    _in_iso_format(int(time.time())),
+                    _versions(request.model.get("kind") == "litellm"),
+                )
                 data = packed(Entry(SCHEMA, request, reply, seconds, stored, versions, weights))
                 waiting.append((place, key, data, self.cache.keep(key, data, weights)))
         for place, key, data, done in waiting:
