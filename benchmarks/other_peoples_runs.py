@@ -50,8 +50,8 @@ def lacking(runs: list[tl.Run]) -> dict[str, int]:
     return {part: sum(part in run.header.unknown for run in runs) for part in parts}
 
 
-def beam(run: tl.Run, width: int) -> tl.TreeOfThoughts:
-    """The search of a log with another width."""
+def beam(run: tl.Run, width: int, temperature: float) -> tl.TreeOfThoughts:
+    """The search of a log with another width. At temperature 0, equal states share their replies."""
     task = run.task
     assert task is not None
     samples = max(len(node.samples) for node in run.tree)
@@ -62,12 +62,13 @@ def beam(run: tl.Run, width: int) -> tl.TreeOfThoughts:
         evaluate=tl.Vote(samples=samples) if by_votes else tl.Value(samples=samples, combine="sum"),
         search=tl.BeamSearch(width=width),
         stop=tl.Stop(depth=levels, solved=None),
+        temperature=temperature,
     )
 
 
-def searched_again(runs: list[tl.Run], width: int) -> dict[str, int]:
+def searched_again(runs: list[tl.Run], width: int, temperature: float) -> dict[str, int]:
     """The results of a beam of another width on the recorded replies. No call is made."""
-    answers = tl.counterfactual(runs, beam(runs[0], width))
+    answers = tl.counterfactual(runs, beam(runs[0], width, temperature))
     reached = sum(one.reached is True for one in answers)
     missed = sum(one.reached is False for one in answers)
     return {"reached": reached, "not reached": missed, "unknown": len(answers) - reached - missed}
@@ -95,7 +96,8 @@ def table(xot: Path, princeton: Path) -> pd.DataFrame:
         rows += [("evaluator", log, None, *item) for item in evaluator(runs).items()]
         rows += [("ties", log, None, *item) for item in ties(runs).items()]
         for width in range(1, 6):
-            rows += [("searched again", log, width, *item) for item in searched_again(runs, width).items()]
+            again = searched_again(runs, width, {"Princeton": 0.7, "XoT": 0.0}[group])
+            rows += [("searched again", log, width, *item) for item in again.items()]
     frame = pd.DataFrame(rows, columns=["table", "log", "width", "measure", "value"])
     return frame.astype({"width": "Int64", "value": float}).round({"value": 4})
 
