@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from support import TASK, Scripted, run, wait
+from support import TASK, Scripted, answer_to, dice, run, wait
 from support.virtual_time import run_virtually
 
 import tot_lab as tl
@@ -63,14 +63,17 @@ def test_each_pair_is_asked_in_both_orders_in_n_times_n_minus_1_calls(count):
 
 
 def test_the_bound_follows_the_number_of_children_of_each_expansion():
-    """8 particles are 8 siblings, and then only children, which play no tournament."""
+    """8 particles are 8 siblings, and then at worst all children of one thought: 8 siblings again. An only
+    child plays no tournament."""
     strategy = tl.TreeOfThoughts(
         evaluate=Tournament(),
         search=tl.searches.ParticleFilter(particles=8),
         stop=tl.Stop(depth=2, solved=None),
     )
-    assert strategy.max_calls(TASK) == 8 + 8 * 7 + 8
+    assert strategy.max_calls(TASK) == 2 * (8 + 8 * 7)
     assert run(strategy).usage.calls <= strategy.max_calls(TASK)
+    trees = strategy.with_(search=tl.searches.DVTS(subtrees=4, count=1))
+    assert trees.max_calls(TASK) == (4 + 4 * 3) + 4
 
 
 def test_comparisons_of_one_group_are_made_at_the_same_time():
@@ -272,3 +275,22 @@ def test_with_many_results_they_are_the_strengths_that_made_them():
                 wins[i][j] += won
                 wins[j][i] += not won
     assert strengths(wins) == pytest.approx(true, rel=0.1)
+
+
+@pytest.mark.parametrize("search", ["ParticleFilter", "ParticleGibbs", "REBASE"])
+def test_max_calls_holds_where_all_children_of_a_level_have_one_parent(search):
+    """Then each is compared with all others. With an evaluator that judges each alone, nothing changes."""
+    kind = getattr(tl.searches, search)
+    strategy = tl.TreeOfThoughts(
+        propose=tl.proposers.Refine(),
+        evaluate=Tournament(),
+        search=kind(),
+        stop=tl.Stop(depth=3, solved=None),
+    )
+    for seed in range(4):
+        model = Scripted(lambda call, seed=seed: answer_to(call) + " " * (dice(call).random() < 0.3 * seed))
+        run(strategy, TASK, model)
+        assert len(model.calls) <= strategy.max_calls(TASK)
+    assert len(model.calls) > 1
+    alone = tl.TreeOfThoughts(search=tl.searches.ParticleFilter(particles=4), stop=tl.Stop(depth=3))
+    assert alone.max_calls(TASK) == 3 * 4 * 2, "a step and a judgement of each particle, on each level"

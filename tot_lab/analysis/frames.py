@@ -148,7 +148,7 @@ def _actions(run: Run, turn: Turn) -> Iterator[tuple[ToolCall, str | None]]:
 
 
 def _outcome_of(run: Run, call: ToolCall, result: str | None) -> tuple[str | None, str | None]:
-    """Return the result of a call as shown to the model, and the error if there is none."""
+    """Return the result of a call as the model saw it, or the error of a call that failed."""
     if result is None or result not in run.tree:
         return None, None
     text = _text(run, result).removeprefix(f"{call.name[:80]} ")

@@ -7,8 +7,9 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from tot_lab.analysis.blame import BLAMES, Blamed, Labels
+from tot_lab.analysis.blame import Blame, Blamed, Labels
 from tot_lab.analysis.by_person import REPLACED, changes_of
 from tot_lab.analysis.diagnosis import Diagnosis, Finding, findings_of, seen_at_once
 from tot_lab.analysis.frames import calls_of, tools_of, tools_offered
@@ -104,46 +105,57 @@ def blame_and_reason(labels: Labels) -> tuple[Blamed, Finding]:
     """Return what is to blame for a failed run, and the sentence that says so, which begins with it."""
     blamed = labels.blame()
     why = _reason(labels.run, blamed)
-    head = why.text.partition(":")[0].lower()
-    on = next((blame for blame in BLAMES if blame == ("answerer" if head == "answer" else head)), blamed.on)
-    if on != blamed.on:
-        blamed = Blamed(on, labels.run.tree[why.nodes[0]].depth if why.nodes else blamed.depth, why.nodes)
-    return blamed, why
+    nodes = tuple(node.id for node in why.nodes)
+    if why.on not in (None, blamed.on):
+        blamed = Blamed(why.on, why.nodes[0].depth if nodes else blamed.depth, nodes)
+    return blamed, Finding("why_it_failed", why.sentence, nodes)
 
 
-def _reason(run: Run, blamed: Blamed) -> Finding:
-    nodes: Sequence[Node] = [run.tree[id] for id in blamed.nodes]
-    named = _ids(nodes)
+class _Reason(NamedTuple):
+    """Who is to blame, what it did, and the thoughts that show it. `None` blames nobody anew."""
+
+    on: Blame | None
+    text: str
+    nodes: Sequence[Node] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The reason, beginning with who is to blame."""
+        who = "Answer" if self.on == "answerer" else self.on and self.on.capitalize()
+        return f"{who}: {self.text}" if who else self.text
+
+
+def _reason(run: Run, blamed: Blamed) -> _Reason:
+    nodes = [run.tree[id] for id in blamed.nodes]
     match blamed.on:
         case "unsolvable":
-            nodes, text = [run.tree.root], "No answer to this question can be right."
+            return _Reason(None, "No answer to this question can be right.", [run.tree.root])
         case "answerer":
-            text = _not_chosen(run, nodes)
+            return _not_chosen(run, nodes)
         case "proposer":
-            nodes, text = _not_proposed(run, nodes)
-        case "cut short" if run.best is not None and _accepted(run):
-            nodes, text = [run.best], _accepted(run)
+            return _not_proposed(run, nodes)
         case "cut short":
             ended = _interruption(run) or "the search ended"
-            text = f"Cut short: {ended} before it expanded {named}, {_hope(run, nodes)}."
+            cut = f"{ended} before it expanded {_ids(nodes)}, {_hope(run, nodes)}."
+            return _accepted(run) or _Reason("cut short", cut, nodes)
         case "evaluator" if run.best is not None and blamed.nodes == (run.best.id,):
-            text = _accepted(run)
+            return _accepted(run) or _pruned(run, nodes)
         case "evaluator":
-            nodes, text = _pruned(run, nodes)
+            return _pruned(run, nodes)
         case _:
-            nodes, text = _shown_by_record(run)
-    return Finding("why_it_failed", text, tuple(node.id for node in nodes))
+            return _shown_by_record(run)
 
 
-def _accepted(run: Run) -> str:
-    """Return whose score made a search accept a wrong answer, "" if none did."""
+def _accepted(run: Run) -> _Reason | None:
+    """Return whose score made a search accept a wrong answer, if one did."""
     best = run.best
-    if run.stop_reason != "solved" or best is None:
-        return ""
+    if run.stop_reason != "solved" or best is None or not _scored(best):
+        return None
     if best.by == "person":
         given = _ids([best], _scored)
-        return f"Person: set the score of {given}, and it was accepted as the answer, which is wrong."
-    return f"Evaluator: accepted {_ids([best])} as the answer, which is wrong." if judged(best) else ""
+        text = f"set the score of {given}, and it was accepted as the answer, which is wrong."
+        return _Reason("person", text, [best])
+    return _Reason("evaluator", f"accepted {_ids([best])} as the answer, which is wrong.", [best])
 
 
 def _hope(run: Run, nodes: Sequence[Node]) -> str:
@@ -160,16 +172,16 @@ def _are_right(run: Run, good: Sequence[Node]) -> bool:
     return all(answer is not None and run.grades([answer]) == [1.0] for answer in answers)
 
 
-def _pruned(run: Run, good: Sequence[Node]) -> tuple[Sequence[Node], str]:
-    """Return who pruned thoughts from which a right answer could be reached, and those that it pruned.
+def _pruned(run: Run, good: Sequence[Node]) -> _Reason:
+    """Return who pruned thoughts from which a right answer could be reached.
 
     What the search did comes first: a person is named only for what the person's changes alone explain.
     """
     others = [node for node in good if node.reason != "person"]
     if not others:
-        return good, f"Person: pruned {_ids(good)}, {_hope(run, good)}."
+        return _Reason("person", f"pruned {_ids(good)}, {_hope(run, good)}.", good)
     if _are_right(run, others) and (misjudged := _misjudged(run, others)):
-        return others, misjudged
+        return misjudged
     by: dict[str, list[Node]] = defaultdict(list)
     scores = _Scores(run)
     for node in others:
@@ -177,18 +189,18 @@ def _pruned(run: Run, good: Sequence[Node]) -> tuple[Sequence[Node], str]:
     if high := by["search"]:
         level = "its level" if len(high) == 1 else "their level"
         although = f"although no thought that was kept on {level} scored higher"
-        return high, f"Search: pruned {_ids(high)}, {_hope(run, high)}, {although}."
+        return _Reason("search", f"pruned {_ids(high)}, {_hope(run, high)}, {although}.", high)
     if low := by["evaluator"]:
         what = "gave no readable score to" if all(node.unreadable for node in low) else "pruned"
-        return low, f"Evaluator: {what} {_ids(low)}, {_hope(run, low)}."
+        return _Reason("evaluator", f"{what} {_ids(low)}, {_hope(run, low)}.", low)
     if lowered := by["lowered"]:
         then = "it was" if len(lowered) == 1 else "they were"
-        text = f"Person: set the score of {_ids(lowered, _scored)}, {_hope(run, lowered)}"
-        return lowered, f"{text}, and {then} pruned."
+        text = f"set the score of {_ids(lowered, _scored)}, {_hope(run, lowered)}, and {then} pruned."
+        return _Reason("person", text, lowered)
     raised = list({rival.id: rival for node in others for rival in scores.raised(node)}.values())
     then = "was" if len(others) == 1 else "were"
-    text = f"Person: set the score of {_ids(raised, _scored)} above that of {_ids(others)}"
-    return [*others, *raised], f"{text}, {_hope(run, others)} and {then} pruned."
+    text = f"set the score of {_ids(raised, _scored)} above that of {_ids(others)}"
+    return _Reason("person", f"{text}, {_hope(run, others)} and {then} pruned.", [*others, *raised])
 
 
 class _Scores:
@@ -260,51 +272,58 @@ def _value(event: Scored | None) -> float:
     return -1 if event is None or event.score is None else event.score
 
 
-def _not_proposed(run: Run, ends: Sequence[Node]) -> tuple[Sequence[Node], str]:
+def _not_proposed(run: Run, ends: Sequence[Node]) -> _Reason:
     """Return what the proposer made of the last thoughts from which a right answer could be reached."""
     children = [run.tree[id] for node in ends for id in node.children]
     if not children:
-        return ends, f"Proposer: no thought could be read from its replies at {_ids(ends)}."
+        return _Reason("proposer", f"no thought could be read from its replies at {_ids(ends)}.", ends)
     task = run.task
     if task is not None and all(node.text == run.question for node in ends):
         if found := _shown_by_tools(run):
-            return found[0] or ends, found[1]
+            return found._replace(nodes=found.nodes or ends)
         if all(not child.children and task.domain.complete(task, run.steps(child.id)) for child in children):
             if len(children) == 1:
-                return ends, "Proposer: the only answer that was written is wrong."
-            return ends, f"Proposer: none of the {len(children)} answers that were written is right."
+                return _Reason("proposer", "the only answer that was written is wrong.", ends)
+            return _Reason("proposer", _none_right(len(children)), ends)
     none = f"no child of {_ids(ends)} could still lead to a right answer"
     replaced = {change.node for change in changes_of(run) if change.what == REPLACED}
     if written := [child for child in children if child.id in replaced]:
-        return written, f"Person: replaced the text of {_ids(written)}, and {none}."
-    return ends, f"Proposer: {none}."
+        return _Reason("person", f"replaced the text of {_ids(written)}, and {none}.", written)
+    return _Reason("proposer", f"{none}.", ends)
 
 
-def _not_chosen(run: Run, right: Sequence[Node]) -> str:
+def _none_right(number: int) -> str:
+    return f"none of the {number} answers that were written is right."
+
+
+def _right_at(nodes: Sequence[Node]) -> _Reason:
+    text = f"a right one was at {_ids(nodes)}, and another one was given."
+    return _Reason("answerer", text, nodes)
+
+
+def _not_chosen(run: Run, right: Sequence[Node]) -> _Reason:
     """Return why another answer than the right ones was given, as far as their scores tell."""
-    another = f"Answer: a right one was at {_ids(right)}, and another one was given."
-    return _misjudged(run, right) or another
+    return _misjudged(run, right) or _right_at(right)
 
 
-def _misjudged(run: Run, right: Sequence[Node]) -> str:
-    """Return that right answers scored no higher than the given one, "" if that is not known."""
+def _misjudged(run: Run, right: Sequence[Node]) -> _Reason | None:
+    """Return that right answers scored no higher than the given one, if that is known."""
     given = run.best
     if given is None or given.score is None or not all(map(_scored, [given, *right])):
-        return ""
+        return None
     by_person = [node for node in (given, *right) if node.by == "person"]
     scores = [node.rank for node in right]
     if max(scores) > given.rank or any(node.score is None for node in right):
-        return ""
+        return None
     equal = [node for node in right if node.rank == given.rank]
     if by_person:
         than = "as high as" if equal else "lower than"
         ids, wrong = _ids(equal or right, _scored), _ids([given], _scored)
         scored = f"the right answer, {ids}, scored {than} the wrong one, {wrong}"
-        return f"Person: set the score of {_ids(by_person)}, and {scored}."
+        return _Reason("person", f"set the score of {_ids(by_person)}, and {scored}.", right)
     wrong = f"the wrong answer, {_ids([given])}"
-    if equal:
-        return f"Evaluator: scored {wrong}, as high as the right one, {_ids(equal)}."
-    return f"Evaluator: scored {wrong}, higher than the right one, {_ids(right)}."
+    above = "as high as" if equal else "higher than"
+    return _Reason("evaluator", f"scored {wrong}, {above} the right one, {_ids(equal or right)}.", right)
 
 
 def _scored(node: Node) -> bool:
@@ -312,7 +331,7 @@ def _scored(node: Node) -> bool:
     return judged(node) or node.by == "person"
 
 
-def _shown_by_record(run: Run) -> tuple[list[Node], str]:
+def _shown_by_record(run: Run) -> _Reason:
     """Return what the record shows about a failure where nothing says which thoughts could lead to a right
     answer: a wrong answer that was accepted, the results of tools, or the grades of other answers.
     """
@@ -320,28 +339,28 @@ def _shown_by_record(run: Run) -> tuple[list[Node], str]:
     if not run.answer and (ended := _interruption(run)):
         calls = calls_of(run)
         last = run.tree[calls[-1].call.node] if calls and calls[-1].call.node in run.tree else run.tree.root
-        nodes, more = found or ([], "")
-        return nodes or [last], f"Cut short: {ended} before it gave an answer. {more}".rstrip()
-    if run.answer and run.best is not None and (accepted := _accepted(run)):
-        return [run.best], accepted if found is None else f"{accepted} {found[1]}"
+        text = f"{ended} before it gave an answer." + (f" {found.sentence}" if found else "")
+        return _Reason("cut short", text, (found and found.nodes) or [last])
+    if run.answer and (accepted := _accepted(run)):
+        return accepted if found is None else accepted._replace(text=f"{accepted.text} {found.sentence}")
     found = found or _shown_by_grades(run)
     if found is not None:
-        return found[0] or [run.best or run.tree.root], found[1]
+        return found._replace(nodes=found.nodes or [run.best or run.tree.root])
     pruned = [node for node in run.tree if node.state == "pruned" and node.score is not None]
     best = heapq.nlargest(NAMED, pruned, key=lambda node: node.rank)
     text = f"{_end_of(run)}. {_UNKNOWN}"
     text += f" The best of the pruned ones: {_ids(best)}." if best else ""
-    return best or [run.best or run.tree.root], text
+    return _Reason(None, text, best or [run.best or run.tree.root])
 
 
-def _shown_by_tools(run: Run) -> tuple[list[Node], str] | None:
-    """Return the thoughts whose tool calls returned the right answer, and a sentence about the results.
-    `None` if no tools were offered, or the task has no right answer in words.
+def _shown_by_tools(run: Run) -> _Reason | None:
+    """Return whether a tool call returned the right answer. `None` if no tools were offered, or the task has
+    no right answer in words.
     """
     made = [row for row in tools_of(run) if row.call.purpose == TOOL]
     if not made:
         offered = any(tools_offered(run, row) for row in calls_of(run))
-        return ([], "Proposer: called no tool before the answer.") if offered else None
+        return _Reason("proposer", "called no tool before the answer.") if offered else None
     reference = None if run.task is None else run.task.reference
     if not isinstance(reference, str) or not reference.strip() or run.grades([reference]) != [1.0]:
         return None
@@ -352,23 +371,21 @@ def _shown_by_tools(run: Run) -> tuple[list[Node], str] | None:
     if ids:
         nodes = [run.tree[id] for id in ids]
         given = "another one" if run.answer else "none"
-        return (
-            nodes,
-            f"Answer: the right one is in a tool result at {_ids(nodes)}, and {given} was given.",
-        )
+        text = f"the right one is in a tool result at {_ids(nodes)}, and {given} was given."
+        return _Reason("answerer", text, nodes)
     match len(results):
         case 0:
-            text = "Tools: every call failed."
+            return _Reason(None, "Tools: every call failed.")
         case 1:
-            text = "Proposer: the only tool result that it requested does not contain the right answer."
+            text = "the only tool result that it requested does not contain the right answer."
         case many:
-            text = f"Proposer: none of the {many} tool results that it requested contains the right answer."
-    return [], text
+            text = f"none of the {many} tool results that it requested contains the right answer."
+    return _Reason("proposer", text)
 
 
-def _shown_by_grades(run: Run) -> tuple[list[Node], str] | None:
-    """Return the best of several answers that were written and judged, and a sentence about their grades.
-    `None` if fewer than two were, they cannot be graded, or the model was asked for steps of an answer.
+def _shown_by_grades(run: Run) -> _Reason | None:
+    """Return what the grades of several answers tell that were written and judged. `None` if fewer than two
+    were, they cannot be graded, or the model was asked for steps of an answer.
     """
     task = run.task
     purposes = {row.call.purpose for row in calls_of(run)} - {"branch"}
@@ -384,11 +401,12 @@ def _shown_by_grades(run: Run) -> tuple[list[Node], str] | None:
     top = max(grade for grade, _ in graded)
     best = [node for grade, node in graded if grade == top]
     if top == 1.0:
-        return best, f"Answer: a right one was at {_ids(best)}, and another one was given."
-    text = f"Proposer: none of the {len(graded)} answers that were written is right."
+        return _right_at(best)
+    text = _none_right(len(graded))
     if top <= run.grade:
-        return [], text
-    return best, f"{text} The best, at {_ids(best[:1])}, has the grade {top:.3g}."
+        return _Reason("proposer", text)
+    text += f" The best, at {_ids(best[:1])}, has the grade {top:.3g}."
+    return _Reason("proposer", text, best)
 
 
 def _interruption(run: Run) -> str:

@@ -111,7 +111,7 @@ def _cut_off(text: str) -> bool:
 
 def read_arguments(text: str) -> dict[str, Any] | None:
     """Read the arguments of a call: a JSON object, also malformed, with words around it, or encoded once more
-    as a string. `None` if there is none, if it was cut off, or if there are several.
+    as a string. `None` if no object could be read, if it was cut off, or if there are several.
     """
     if not text.strip():
         return {}

@@ -47,6 +47,9 @@ class ParticleFilter(Search):
     def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
         return [(self.particles, 1), (1, (depth - 1) * self.particles)]
 
+    def max_shared(self) -> int:
+        return self.particles
+
     def max_picks(self, branch: int, depth: int) -> int:
         return depth
 

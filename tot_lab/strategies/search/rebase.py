@@ -59,6 +59,9 @@ class REBASE(Search):
     def max_expansions_by_count(self, branch: int, depth: int) -> list[tuple[int, int]]:
         return [(self.width, 1), (1, (depth - 1) * self.width)]
 
+    def max_shared(self) -> int:
+        return self.width
+
     def max_picks(self, branch: int, depth: int) -> int:
         return depth
 

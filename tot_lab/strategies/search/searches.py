@@ -257,6 +257,12 @@ class Search(Part):
         most = self.max_expansions(branch, depth)
         return None if most is None else [(branch, most)]
 
+    def max_shared(self) -> int:
+        """The most children of one thought where the expansions into one child each, of
+        `max_expansions_by_count`, can be those of one thought: a number of children that the search shares
+        out. 1 if they are always of different ones."""
+        return 1
+
     def max_picks(self, branch: int, depth: int) -> int | None:
         """The most picks it makes in such a tree."""
         return self.max_expansions(branch, depth)

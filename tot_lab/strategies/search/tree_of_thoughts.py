@@ -153,12 +153,20 @@ class TreeOfThoughts(Prompting):
         for count, most in by_count:
             number = most if self.stop.nodes is None else min(most, self.stop.nodes)
             expansions += number
-            calls += number * calls_per_expansion(self.propose, self.evaluate, task, count)
+            calls += number * self._calls(task, count)
         calls += min(picks, expansions) * self.evaluate.calls_per_pick()
         finisher = self.propose.finisher() if self.ends_at_answer and task.domain.is_text else None
         if finisher is not None:
             calls += calls_per_expansion(finisher, self.evaluate, task, 1) + self.evaluate.calls_per_pick()
         return calls
+
+    def _calls(self, task: Task, count: int) -> int:
+        """The most calls of one expansion into `count` children, or the share of it in a larger one."""
+        calls = calls_per_expansion(self.propose, self.evaluate, task, count)
+        shared = self.search.max_shared() if count == 1 else 1
+        if shared == 1:
+            return calls
+        return max(calls, -(-calls_per_expansion(self.propose, self.evaluate, task, shared) // shared))
 
 
 def calls_per_expansion(propose: Proposer, evaluate: Evaluator, task: Task, count: int) -> int:

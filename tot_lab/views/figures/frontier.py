@@ -154,7 +154,7 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
         held_constant(frame, [cost]),
     ]
     height = 360 + 20 * len(named)  # in a narrow figure each name takes a line of the legend
-    legend = {**legend_at(0), "yref": "container", "yanchor": "bottom"}
+    legend = {**legend_at(8 / height), "yref": "container", "yanchor": "bottom"}
     layout = {"height": height, "margin": {"r": 24}, "hovermode": "closest"}
     layout |= {"legend": legend, "showlegend": True}
     title = f"Pareto frontier: success rate against {column_title(cost)}"
