@@ -200,7 +200,9 @@ def test_scores_that_are_nearly_all_the_same():
         return made
 
     (finding,) = tree([0.2]).found("score_collapse")
-    assert finding.text == "9 of 10 thoughts got nearly the same score from value: 0.7 to 0.71."
+    assert (
+        finding.text == "9 of 10 thoughts got nearly the same score from the evaluator `value`: 0.7 to 0.71."
+    )
     assert len(finding.nodes) == 9 == COLLAPSED * 10
     assert tree([0.2, 0.9]).found("score_collapse") == []
     assert tree([], same=6).found("score_collapse") == []

@@ -160,6 +160,15 @@ def test_the_search_ended_before_the_right_thought_was_expanded():
     )
 
 
+def test_what_was_cut_short_says_how_many_others_the_evaluator_preferred():
+    ranked = [(GOOD, 0.9, "kept"), (BAD, 0.95, "kept"), (BAD, 0.95, "pruned"), (BAD, 0.1, "pruned")]
+    assert why_it_failed(lost(*ranked, end="budget:calls")).text == (
+        "Cut short: the run spent the budget of calls before it expanded "
+        "thought 0.0 (score 0.9), which could still "
+        "lead to a right answer. 2 others scored higher."
+    )
+
+
 @pytest.mark.parametrize(
     ("right", "says"),
     [
@@ -330,7 +339,8 @@ def test_a_tool_returned_the_right_answer_and_the_agent_gave_another_one():
 def test_no_tool_returned_the_right_answer(calls, says):
     run = acted(said(*calls), said(final("Fenwell")))
     assert why_it_failed(run).text == says
-    assert why_it_failed(run).nodes == (run.best.id,)
+    turns = {line.e.node for line in run.lines if isinstance(line.e, tl.Call) and line.e.purpose == "tool"}
+    assert {*why_it_failed(run).nodes} == turns  # the steps to look at, not the answer
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,14 @@ def test_it_says_what_was_set_and_only_that():
     plain = run(tl.ChainOfThought(), GRADED["right"][0], Scripted("42"))
     assert verdict_of(plain).settings == "default settings"
 
+    def judge(task: tl.Task, path: list[str]) -> float:
+        return 0.5
+
+    own = run(tl.TreeOfThoughts(evaluate=judge), GRADED["right"][0], Scripted("42"))
+    assert (
+        verdict_of(own).settings == "evaluate=FunctionEvaluator(function=judge)"
+    )  # not where in the code it was defined
+
 
 def test_of_the_answers_on_a_path_only_the_last_is_judged():
     with tl.Recorder("nested", task=GRADED["wrong"][0]) as recorder:

@@ -136,7 +136,7 @@ def _reason(run: Run, blamed: Blamed) -> _Reason:
             return _not_proposed(run, nodes)
         case "cut short":
             ended = _interruption(run) or "the search ended"
-            cut = f"{ended} before it expanded {_ids(nodes)}, {_hope(run, nodes)}."
+            cut = f"{ended} before it expanded {_ids(nodes)}, {_hope(run, nodes)}.{_above(run, nodes)}"
             return _accepted(run) or _Reason("cut short", cut, nodes)
         case "evaluator" if run.best is not None and blamed.nodes == (run.best.id,):
             return _accepted(run) or _pruned(run, nodes)
@@ -163,6 +163,15 @@ def _hope(run: Run, nodes: Sequence[Node]) -> str:
     if _are_right(run, nodes):
         return "which is right" if len(nodes) == 1 else "which are right"
     return "which could still lead to a right answer"
+
+
+def _above(run: Run, good: Sequence[Node]) -> str:
+    """Return how many thoughts that had been evaluated by then scored above all of `good`, "" without any."""
+    if not all(map(judged, good)):
+        return ""
+    most = max(node.rank for node in good)
+    above = sum(judged(node) and node.rank > most for node in run.tree)
+    return f" {above} other{'s' if above > 1 else ''} scored higher." if above else ""
 
 
 def _are_right(run: Run, good: Sequence[Node]) -> bool:
@@ -364,6 +373,7 @@ def _shown_by_tools(run: Run) -> _Reason | None:
     reference = None if run.task is None else run.task.reference
     if not isinstance(reference, str) or not reference.strip() or run.grades([reference]) != [1.0]:
         return None
+    asked = [run.tree[id] for id in dict.fromkeys(row.call.node for row in made) if id in run.tree]
     results = [(row.call.node, row.reply.text) for row in made if row.reply and row.reply.error is None]
     words = r"\s+".join(map(re.escape, reference.split()))
     right = re.compile(rf"(?<![\w.]){words}(?!\w|\.\w)", re.IGNORECASE)
@@ -375,12 +385,12 @@ def _shown_by_tools(run: Run) -> _Reason | None:
         return _Reason("answerer", text, nodes)
     match len(results):
         case 0:
-            return _Reason(None, "Tools: every call failed.")
+            return _Reason(None, "Tools: every call failed.", asked)
         case 1:
             text = "the only tool result that it requested does not contain the right answer."
         case many:
             text = f"none of the {many} tool results that it requested contains the right answer."
-    return _Reason("proposer", text)
+    return _Reason("proposer", text, asked)
 
 
 def _shown_by_grades(run: Run) -> _Reason | None:

@@ -6,6 +6,7 @@ The explorer shows all of it, other views the grade, the expected answer and how
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import format_error
@@ -126,6 +127,7 @@ def _settings(run: Run) -> str:
     try:
         strategy = run.strategy
         shown = "" if strategy is None else repr(strategy)[len(type(strategy).__name__) + 1 : -1]
+        shown = re.sub(r"[\w.]*<locals>\.", "", shown)  # where a function was defined
     except Exception:  # the strategy of a file, such as one whose package is missing
         return ""
     return "" if strategy is None else short(shown, LONGEST) or "default settings"

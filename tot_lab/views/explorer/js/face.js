@@ -204,6 +204,7 @@ export function faceOf(app, panel, time, legend) {
         second ? `A: ${about.name}` : about.name,
         second && `B: ${second.about.name}`,
         about.model,
+        about.unknown.length > 0 && "imported",
         about.parent && `branched from ${about.parent}`,
         !ended && (source.live ? (source.paused ? "paused" : "running") : "unfinished"),
       ),

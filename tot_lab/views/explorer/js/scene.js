@@ -207,7 +207,7 @@ export class Scene {
     /** Slots of the thoughts that a person changed. */
     this.changed = [...new Set(changedAt(frame).map(([id]) => slotOf(recording.indexOf(id))))].filter((slot) => slot >= 0);
     // These always have room for their texts.
-    for (const slot of [...this.changed, ...this.missed, ...this.lastSolvable]) this.weight[slot] = 399;
+    for (const slot of [...this.named, ...this.changed, ...this.missed, ...this.lastSolvable]) this.weight[slot] = 399;
     for (const slot of this.selected) this.weight[slot] = 400;
     /** What changes that wait will do to a slot. @type {Map<number, string>} */
     this.waiting = new Map();

@@ -154,7 +154,7 @@ export function stepsView(app) {
     const { run } = frame;
     const { node, tools, result, level, inside, kind, error, usage, calls } = step;
     const alone = step.model < 0 && calls.length > 0; // calls that produced no thought
-    const text = alone ? `${count(calls.length, "call")} at thought ${run.id(node)}` : run.text(node);
+    const text = alone ? `${count(calls.length, "call")} without a thought, at thought ${run.id(node)}` : run.text(node);
     const { thought, given } = turnOf(text, tools);
     const cut = (/** @type {string} */ words, /** @type {number} */ most) => (paper ? words : short(words, most));
     const planned = alone ? undefined : stepAt(plansAt(facts.plans, frame.step, run.lines), run.id(node));

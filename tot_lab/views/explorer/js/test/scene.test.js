@@ -280,6 +280,8 @@ test("texts that have room on a level do not overlap, and those of selected thou
     assert.ok(places.length > 2);
     places.forEach((x, at) => assert.ok(!at || x - places[at - 1] >= 112, `${kx}: ${x}`));
     assert.equal(has[scene.slot[node]], 1);
+    const facts = { findings: [{ kind: "why_it_failed", text: "", nodes: ["0.31"] }] };
+    assert.equal(sceneOf(recording, { facts }).labelled(kx)[scene.slot[node]], 1, "one that the reason names");
     const best = scene.slot[recording.indexOf("0.58")];
     assert.equal(has[best], 1, "the highest score of the kept thoughts");
   }
