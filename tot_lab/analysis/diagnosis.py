@@ -326,7 +326,8 @@ def _score_collapse(facts: _Facts) -> Iterator[Finding]:
         if len(nodes) >= ENOUGH and last - first >= COLLAPSED * len(nodes):
             low, high = format_score(scores[first]), format_score(scores[last - 1])
             within = low if low == high else f"{low} to {high}"
-            text = f"{last - first} of {len(nodes)} thoughts got nearly the same score from the evaluator `{by}`: {within}."
+            number = f"{last - first} of {len(nodes)} thoughts"
+            text = f"{number} got nearly the same score from the evaluator `{by}`: {within}."
             yield Finding("score_collapse", text, _of(nodes[first:last]))
 
 
