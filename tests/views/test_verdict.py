@@ -120,9 +120,8 @@ def test_it_says_what_was_set_and_only_that():
         return 0.5
 
     own = run(tl.TreeOfThoughts(evaluate=judge), GRADED["right"][0], Scripted("42"))
-    assert (
-        verdict_of(own).settings == "evaluate=FunctionEvaluator(function=judge)"
-    )  # not where in the code it was defined
+    # Not where in the code it was defined.
+    assert verdict_of(own).settings == "evaluate=FunctionEvaluator(function=judge)"
 
 
 def test_of_the_answers_on_a_path_only_the_last_is_judged():
