@@ -1,5 +1,6 @@
 """The mistakes a newcomer makes get an error that says what to do."""
 
+import asyncio
 import errno
 import re
 import sqlite3
@@ -118,6 +119,21 @@ def test_a_lab_of_wrong_things(wrong, says):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        ({"spend": 1}, r"'spend'\. It belongs to the lab: tl\.Lab\(…, spend=…\)\."),
+        ({"temperature": 0.5}, r"'temperature'\. It belongs to a strategy"),
+        ({"repeats": 2}, r"'repeats'\. Did you mean repeat=\?"),
+    ],
+)
+def test_a_run_with_wrong_arguments(wrong, says):
+    for method in (tl.Lab.run, tl.Lab.estimate):
+        with pytest.raises(TypeError, match=says):
+            wait(method(tl.Lab(Scripted(), runs=None), tl.OneAnswer(), TASK, **wrong))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"spend": 1}, r"'spend'\. It belongs to the lab: tl\.Lab\(…, spend=…\)\."),
         ({"strategies": 3}, r"strategies must be instances such as tl.TreeOfThoughts\(\): got 3"),
         ({"strategies": {"a": "raect"}}, "unknown kind 'raect'; did you mean 'react'"),
         ({"strategies": None}, "strategies must be instances .*: got None"),
@@ -571,3 +587,21 @@ def test_a_part_shows_what_differs_from_its_defaults():
     )
     assert str(tl.ReAct()) == f"{tl.ReAct()}" == "ReAct()"
     assert repr(tl.Lab("sim/game24", runs=None)) == "Lab('sim/game24', runs=None)"
+
+
+def test_the_explorer_of_something_else_names_its_type():
+    with pytest.raises(TypeError, match=r"got a list_iterator\. A sweep is accepted too"):
+        tl.Explorer(iter([]))
+    never = asyncio.sleep(0)
+    with pytest.raises(TypeError, match=r"got a coroutine\. Is an `await` missing\?"):
+        tl.Explorer(never)
+    never.close()
+
+
+def test_a_search_that_picks_scores_is_told_to_pick_ids():
+    def picking(state):
+        children = yield tl.Pick(["0"])
+        yield tl.Pick([state.tree[id].score for id in children])
+
+    with pytest.raises(TypeError, match=r"picking' must pick ids of thoughts: got [\d.e-]+\."):
+        run(tl.TreeOfThoughts(search=picking), tl.game24("4 5 6 10"), tl.sim.SimGame24())

@@ -1,6 +1,7 @@
 """Samples of one request share a task. Each is still a call with a reply, a time and a payment of its own."""
 
 import asyncio
+import contextlib
 import gc
 from itertools import chain
 
@@ -54,6 +55,15 @@ def lab_of(end, tmp_path, mode="auto"):
 
 def indices_of(end):
     return [[call.sample_index for call in calls] for calls in end.requests]
+
+
+@pytest.mark.parametrize("name", ["sim/no-such", "strong", "local/no-such"])
+def test_samples_of_an_unknown_model_fail_and_leave_nothing_waiting(name):
+    several = tl.SelfConsistency(strategy=tl.ChainOfThought(model=name), attempts=3)
+    with pytest.warns(UserWarning, match="No call") if name == "strong" else contextlib.nullcontext():
+        made = wait(asyncio.wait_for(tl.Lab("sim/game24", runs=None).run(several, TASK), 20))
+    assert made.stop_reason == "error"
+    assert (name.partition("/")[2] or name) in made.failure
 
 
 both_modes = pytest.mark.parametrize("mode", ["off", "auto"])

@@ -439,7 +439,8 @@ def headline(sweep: Sweep) -> str:
     if sweep.found:
         new = len(sweep.rows) - sweep.found
         parts.append(
-            f"{sweep.found:,} of them found on the disk, with the calls that they made then, and {new:,} new"
+            f"{sweep.found:,} of them found on the disk, with the calls that they made then (another name= "
+            f"runs them anew), and {new:,} new"
         )
     if note := _model_note(sweep):
         parts.append(f"a {note} took part")

@@ -63,8 +63,13 @@ def takes_fields_of(
     return decorate
 
 
-def with_example(example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let the error about wrong arguments of a function name the nearest argument, or else show `example`."""
+def with_example(
+    example: str, elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let the error about wrong arguments of a function name the nearest argument, or else show `example`.
+
+    `elsewhere` says where other arguments belong.
+    """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         signature = inspect.signature(function)
@@ -74,7 +79,7 @@ def with_example(example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise _wrong_arguments(function, signature, error, kwargs, example=example) from None
+                raise _wrong_arguments(function, signature, error, kwargs, elsewhere, example) from None
             return function(*args, **kwargs)
 
         return checked

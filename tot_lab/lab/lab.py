@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -96,6 +96,9 @@ _ELSEWHERE = {
     "budget": "a run: lab.run(…, budget=…)",
 }
 """Where settings belong that a lab does not have."""
+
+_NOT_OF_A_RUN = _ELSEWHERE | {one.name: f"the lab: tl.Lab(…, {one.name}=…)" for one in fields(LabSettings)}
+"""Where settings belong that neither a run nor a sweep has."""
 
 
 class Lab(NamesNearest):
@@ -200,6 +203,7 @@ class Lab(NamesNearest):
         self.gateway.checked_window = found.context_window
         return found
 
+    @with_example("lab.estimate(strategy, task)", _NOT_OF_A_RUN)
     async def estimate(
         self,
         strategy: Strategy | str | Task,
@@ -217,6 +221,7 @@ class Lab(NamesNearest):
         check_arguments(strategy, task, budget, repeat)
         return await self.runner.estimate(*self._prepared(strategy, task), repeat=repeat, budget=budget)
 
+    @with_example("lab.run(strategy, task)", _NOT_OF_A_RUN)
     async def run(
         self,
         strategy: Strategy | str | Task,
@@ -385,7 +390,7 @@ class Lab(NamesNearest):
             total = strategy.max_calls(self.runner.equipped(execution.task))
         await show_calls(strategy.kind or type(strategy).__name__, total, count)
 
-    @with_example("lab.sweep(strategies, tasks, repeats=2)")
+    @with_example("lab.sweep(strategies, tasks, repeats=2)", _NOT_OF_A_RUN)
     async def sweep(
         self,
         strategies: Strategies,
@@ -427,6 +432,7 @@ class Lab(NamesNearest):
             await self.last_sweep.carry_out(at_once, progress, client and _by_workers(client))
         return self.last_sweep
 
+    @with_example("lab.estimate_sweep(strategies, tasks, repeats=2)", _NOT_OF_A_RUN)
     async def estimate_sweep(
         self,
         strategies: Strategies,

@@ -95,7 +95,8 @@ async def opened(
         ) as response:
             _close_after_streams_of_llama_cpp(response)
             if refusing and response.status != 200:
-                raise refusal(response.status, response.headers, await _error_text_of(response))
+                text = await _error_text_of(response)
+                raise refusal(response.status, response.headers, text, address=address)
             yield response
     except ValueError as error:  # of the URL or a header
         raise Failure(f"the request cannot be sent: {shortened(str(error))}") from None

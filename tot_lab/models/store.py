@@ -314,7 +314,8 @@ class Store:
         try:
             found = _ReadOnly(self.folder)
         except (*_DAMAGE, OSError):
-            raise CacheError(f"{self.folder}: the cache cannot be opened: {why}") from failure
+            hint = 'Pass the lab another folder as cache=, or mode="off".'
+            raise CacheError(f"{self.folder}: the cache cannot be opened: {why}. {hint}") from failure
         warnings.warn(
             f"{self.folder}: the cache cannot be written ({why}). New replies are not kept.",
             RuntimeWarning,

@@ -120,6 +120,7 @@ class Run(RunMethods):
     _inside: ClassVar[Mapping[str, type]] = {"usage": Usage}
     _meant: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(["text", "output", "content", "response"], "answer"),
+        **dict.fromkeys(["accuracy", "success", "is_right"], "correct"),
         **dict.fromkeys(["to_df", "to_dataframe", "to_pandas", "to_csv"], "nodes_df()"),
     }
 

@@ -164,9 +164,12 @@ class Gateway:
 
     def samples_at_once(self, call: Call) -> int:
         """Return how many samples of the request of `call` can be asked for with `ask_each`."""
-        model = self.model_of(call.model)
-        takes_n = isinstance(model, Endpoint) and model.list_key(call) is None and model.takes_n(call)
-        return MOST if takes_n else 1
+        try:
+            model = self.model_of(call.model)
+            takes_n = isinstance(model, Endpoint) and model.list_key(call) is None and model.takes_n(call)
+            return MOST if takes_n else 1
+        except Exception:  # such as an unknown model, which the call itself will report
+            return 1
 
     def ask_each(self, asked: SampleCalls, give: Give) -> Awaitable[None]:
         """Give each observer the reply to its call, or `None` if the call must be asked for with `ask`. All

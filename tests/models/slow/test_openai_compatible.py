@@ -628,7 +628,7 @@ def test_choices_that_nobody_asked_for_are_not_read(server):
     assert reply.text == "x"
 
 
-@pytest.mark.parametrize("status", [200, 403])
+@pytest.mark.parametrize("status", [200, 403, 501])
 def test_a_web_page_in_place_of_a_reply_is_shown(server, status):
     from aiohttp import web
 
@@ -637,8 +637,11 @@ def test_a_web_page_in_place_of_a_reply_is_shown(server, status):
     server.pages["/v1/completions"] = lambda asked: web.Response(**answer)
     with pytest.raises(Failure) as caught:
         wait(direct(server, chat=False, retries=0).answer((call(),), CallObserver()))
-    shown = caught.value.message.partition("web page: ")[2]
+    before, _, shown = caught.value.message.partition("web page: ")
     assert shown == f"{' '.join(page.split())[:200]}…"
+    where = f"{server.base('openai')} may not be a model server: "
+    assert status == 200 or before.startswith(where)
+    assert not caught.value.retry
 
 
 @pytest.mark.parametrize(

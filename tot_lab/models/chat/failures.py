@@ -13,6 +13,8 @@ from tot_lab.core.reading.json_values import read_json
 from tot_lab.models.stack import Failure
 
 _RETRIED = (408, 409, 429)
+_UNKNOWN = 501
+"""Status of a server that does not know the method of a request."""
 TOO_LONG = re.compile(r"context.{0,9} (length|window|size|limit)|prompt is too long|number of tokens", re.I)
 
 
@@ -29,18 +31,24 @@ def web_page(body: str) -> str:
     return f"the server replied with a web page: {cut}" if text.startswith("<") else ""
 
 
-def refusal(status: int, headers: Mapping[str, str], body: str, words: str = "") -> Failure:
+def refusal(
+    status: int, headers: Mapping[str, str], body: str, words: str = "", address: str = ""
+) -> Failure:
     """Return the failure that a response with an error status describes. Its message still has to be
     scrubbed.
 
     Args:
         words: A message to use if `body` holds none.
+        address: Where the request went, for the message about a web page.
     """
-    message = message_in(body) or message_in(words) or web_page(words or body) or words or f"HTTP {status}"
+    page = web_page(words or body)
+    if page and address:
+        page = f"{address} may not be a model server: {page}"
+    message = message_in(body) or message_in(words) or page or words or f"HTTP {status}"
     return Failure(
         message,
         status=status,
-        retry=(status in _RETRIED or status >= 500) and not TOO_LONG.search(message),
+        retry=(status in _RETRIED or status >= 500) and status != _UNKNOWN and not TOO_LONG.search(message),
         retry_after=_retry_after(headers, body),
         usage=_usage_in(body),
     )

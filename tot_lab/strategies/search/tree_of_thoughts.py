@@ -287,6 +287,8 @@ class _Run:
             raise TypeError(f"search {name!r} must pick a list of ids: got {pick.parents!r}.")
         firsts: list[str] = []
         for parent in pick.parents:
+            if not isinstance(parent, str | tuple):
+                raise TypeError(f"search {name!r} must pick ids of thoughts: got {parent!r}.")
             group = _group(parent)
             for id in group:
                 if id not in nodes:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import inspect
 import json
 import os
 import sys
@@ -279,9 +280,9 @@ class Explorer(Saved, anywidget.AnyWidget):
             self._displayed.append(_DisplayedRun(source))
             return
         else:
-            raise TypeError(
-                f"run must be a run, a stream or a recorder: got {source!r}. Is an `await` missing?"
-            )
+            hint = "Is an `await` missing?" if inspect.isawaitable(source) else "A sweep is accepted too."
+            kind = type(source).__name__
+            raise TypeError(f"run must be a run, a stream or a recorder: got a {kind}. {hint}")
         shown = _DisplayedRun(recorder)
         self._displayed.append(shown)
         here = weakref.ref(self)
