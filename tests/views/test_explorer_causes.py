@@ -134,6 +134,12 @@ def shared_calls():
     return planned, deep
 
 
+def drawn():
+    """A run whose thoughts come from samples, three calls for three thoughts."""
+    sampling = tl.TreeOfThoughts(propose=tl.Sample(count=3), search=tl.MCTS(iterations=3))
+    return game(sampling)
+
+
 def check_rows(page, run):
     """Check that the rows of the steps add up to the usage of the run."""
     page.evaluate(f"{APP}.set({{ view: 'steps', viewed: true }})")
@@ -156,6 +162,17 @@ def test_a_shared_call_counts_once_and_the_rows_add_up(opened):
     texts = page.locator(".tl-step").all_text_contents()
     assert sum("one call for 3 steps: 613 → 141 tokens" in text for text in texts) == 1
     assert sum("the same call" in text for text in texts) == 2
+    sampled = drawn()
+    page = opened(sampled)
+    check_rows(page, sampled)
+    texts = page.locator(".tl-step").all_text_contents()
+    used = sampled.calls_df()[["node", "purpose", "input_tokens", "output_tokens"]]
+    first = used[(used.node == "0") & (used.purpose == "sample")].sum()
+    assert f"3 calls for 3 steps: {first.input_tokens} → {first.output_tokens} tokens" in texts[1]
+    assert ["the same calls" in text for text in texts[:2]] == [False, False]
+    shared = sum("3 calls for 3 steps" in text for text in texts)
+    assert sum("the same calls" in text for text in texts) == 2 * shared > 0
+    assert not any("sample" in text and "without a thought" in text for text in texts)
     page = opened(deep)
     check_rows(page, deep)
     syntheses = sum(event.name == "deep_think.iteration" for event in deep.events if isinstance(event, Note))

@@ -10,7 +10,8 @@ import { KIND, PART } from "./recording.js";
 /**
  * Returns the call that produced each thought, -1 if unknown, the tool calls at each thought, and the parts that begin
  * at a thought. A thought was produced by the last reply of a model at its parent or at a thought it was made from, or else
- * by the last one that joined several thoughts.
+ * by the last one that joined several thoughts. Several calls for the same purpose without a thought between them, such as
+ * samples, produced the next thoughts together: `group` names the last of them for each, itself for any other call.
  * @param {Frame} frame
  */
 export function originsOf({ run, step, nodes }) {
@@ -23,6 +24,9 @@ export function originsOf({ run, step, nodes }) {
   const parts = new Map();
   /** The number of the attempt that begins below a thought. @type {Map<number, number>} */
   const attempts = new Map();
+  const group = integers(run.calls).map((_, call) => call);
+  /** The calls at a thought since the last thought that was made from them. @type {Map<number, number[]>} */
+  const since = new Map();
   const sources = new Map(run.links.filter(({ kind }) => kind === "source").map(({ from, to }) => [from, to]));
   let joined = -1;
   for (let line = 0; line < step; line++) {
@@ -32,6 +36,9 @@ export function originsOf({ run, step, nodes }) {
       let call = callLine[source] > (callLine[above] ?? -1) ? source : above;
       if (call < 0 && parent[about] >= 0) [call, joined] = [joined, -1];
       calls[about] = call;
+      const at = (call === above ? parent[about] : sources.get(about)) ?? -1;
+      for (const one of since.get(at) ?? []) if (data[callLine[one]].kind === data[callLine[call]].kind) group[one] = call;
+      since.delete(at);
       const attempt = attempts.get(parent[about]);
       if (attempt !== undefined) parts.set(about, `attempt ${attempt}`);
       else if (call >= 0 && data[callLine[call]].kind === "branch") parts.set(about, "route");
@@ -39,7 +46,10 @@ export function originsOf({ run, step, nodes }) {
     } else if (kind[line] === KIND.reply && about >= 0) {
       const call = row[line];
       if (data[line].tool) tools.set(about, tools.get(about) ?? []).get(about)?.push(call);
-      else if (born[about] < replyLine[call]) last[about] = call;
+      else if (born[about] < replyLine[call]) {
+        last[about] = call;
+        since.set(about, since.get(about) ?? []).get(about)?.push(call);
+      }
       if (JOINS.test(data[callLine[call]].kind)) joined = call;
     } else if (kind[line] === KIND.note && about >= 0) {
       const { name, data: fields } = data[line];
@@ -48,7 +58,7 @@ export function originsOf({ run, step, nodes }) {
       if (name === "reflexion.attempt") attempts.set(about, (fields?.attempt ?? 0) + 1);
     }
   }
-  return { calls, tools, parts };
+  return { calls, group, tools, parts };
 }
 
 /** Purposes of calls whose replies join several thoughts: the role `synthesize` in core/purposes.py. */

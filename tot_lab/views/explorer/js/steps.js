@@ -12,7 +12,7 @@
 import { usedOf } from "./controls.js";
 import { outsideOf, scoreOf, stateOf } from "./details.js";
 import { button, count, dotted, h, money, number, renew, seconds, short } from "./dom.js";
-import { integers } from "./numbers.js";
+import { integers, max, min } from "./numbers.js";
 import { originsOf } from "./origins.js";
 import { argumentsOf, plansAt, stepAt } from "./plans.js";
 import { STATES } from "./recording.js";
@@ -33,15 +33,15 @@ export function isChain({ nodes, children, run }) {
 /**
  * Returns the steps of a run in the order of the tree. `level` is the number of parts around a step. A part has the
  * number of steps in it (`inside`), other steps have 0. `usage` is what the calls of a row used; `shared` is the number of
- * rows that its call produced. A row of `calls` that produced no thought has no `model`.
+ * rows that they produced, and `together` the number of those calls. A row of `calls` that produced no thought has no `model`.
  * @param {Frame} frame
  */
 export function stepsOf(frame) {
   const { run, nodes, state } = frame;
-  const { calls, tools, parts } = originsOf(frame);
+  const { calls, group, tools, parts } = originsOf(frame);
   const levels = integers(nodes);
   /** @type {{node: number, level: number, result: number, inside: number, tools: string[], error: string | null, kind: string,
-   *   seconds: number, part: boolean, model: number, calls: number[], shared: number,
+   *   seconds: number, part: boolean, model: number, calls: number[], shared: number, together: number,
    *   usage: {input: number, output: number} | null}[]} */
   let steps = [];
   /** The row of each thought, or of the thought above it that has one. */
@@ -67,10 +67,10 @@ export function stepsOf(frame) {
       seconds: answered - asked,
       part: parts.has(node),
       model: calls[node],
-      ...{ calls: [], shared: 0, usage: null },
+      ...{ calls: [], shared: 0, together: 0, usage: null },
     });
   }
-  steps = counted(frame, steps, rows);
+  steps = counted(frame, steps, rows, group);
   const ends = integers(steps.length); // the first later step that is not deeper
   for (let place = steps.length; place--; ) {
     let end = place + 1;
@@ -85,8 +85,9 @@ export function stepsOf(frame) {
  * Counts every answered call of a model in one of the steps, and returns these with a row for each kind of calls at a
  * thought that produced none.
  * @param {Frame} frame @param {any[]} steps @param {Int32Array} rows the row of each thought
+ * @param {Int32Array} group the last of the calls that produced thoughts together, for each of them
  */
-function counted({ run, step: end }, steps, rows) {
+function counted({ run, step: end }, steps, rows, group) {
   /** @type {Map<number, any[]>} */
   const made = new Map();
   for (const step of steps) if (step.model >= 0) made.set(step.model, [...(made.get(step.model) ?? []), step]);
@@ -96,14 +97,14 @@ function counted({ run, step: end }, steps, rows) {
     const line = run.replyLine[index];
     if (line < 0 || line >= end || !run.data[line].made || run.data[line].tool) continue;
     const { node, kind, error, input, output } = run.call(index);
-    const owners = made.get(index);
+    const owners = made.get(group[index]);
     const place = rows[node] ?? 0;
     const above = steps[place];
     const own = further.get(place) ?? new Map();
     const row = owners?.[0] ?? own.get(kind) ?? { ...above, kind, level: above.level + Number(above.part),
-      result: -1, inside: 0, tools: [], error: null, seconds: NaN, part: false, model: -1, calls: [], usage: null };
-    if (owners) row.shared = owners.length;
-    else further.set(place, own.set(kind, row));
+      result: -1, inside: 0, tools: [], error: null, seconds: NaN, part: false, model: -1, calls: [], shared: 0, together: 0, usage: null };
+    for (const owner of owners ?? []) [owner.shared, owner.together] = [owners?.length, owner.together + 1];
+    if (!owners) further.set(place, own.set(kind, row));
     row.calls.push(index);
     row.usage ??= { input: 0, output: 0 };
     if (error && isNaN(input)) continue; // a failed call counts as unused unless the model reports its usage
@@ -180,10 +181,11 @@ export function stepsView(app) {
             step.seconds >= 0 && seconds(step.seconds),
             usage
               ? [
-                  step.shared > 1 && `one call for ${number(step.shared)} steps`,
+                  max(step.shared, step.together) > 1 &&
+                    `${step.together > 1 ? count(step.together, "call") : "one call"} for ${count(step.shared, "step")}`,
                   !isNaN(usage.input + usage.output) && `${number(usage.input)} → ${number(usage.output)} tokens`,
                 ].filter(Boolean).join(": ")
-              : step.model >= 0 && "the same call",
+              : step.model >= 0 && `the same call${step.together > 1 ? "s" : ""}`,
           ),
         ),
       ],
@@ -200,7 +202,7 @@ export function stepsView(app) {
       inside > 0 &&
       button(`${closed.has(node) ? "▸" : "▾"} ${count(inside, "step")}`, () => app.toggle(0, node), `${closed.has(node) ? "show" : "hide"} the steps`, "flat");
     const item = h("li", row, fold);
-    item.style.setProperty("--level", `${Math.min(level, 12)}`);
+    item.style.setProperty("--level", `${min(level, 12)}`);
     return item;
   }
 
