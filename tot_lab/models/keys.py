@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tot_lab.core.calls import Call, Message
+from tot_lab.core.reading.values import common_length
 from tot_lab.core.tools import TOOL
 
 SCHEMA = 1
@@ -158,14 +159,18 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def differences(request: Request, stored: Request) -> list[str]:
-    """Describe the fields in which two requests differ, with both values."""
-    return [
-        f"{name}: {_short(getattr(request, name))} here, {_short(getattr(stored, name))} there"
-        for name in request.__struct_fields__
-        if name != "messages" and getattr(request, name) != getattr(stored, name)
-    ]
+    """Describe the fields in which two requests differ, with both values from where they differ."""
+    found = []
+    for name in request.__struct_fields__:
+        here, there = (repr(getattr(one, name)) for one in (request, stored))
+        if name != "messages" and here != there:
+            same = common_length(here, there)
+            found.append(f"{name}: {_from(here, same)} here, {_from(there, same)} there")
+    return found
 
 
-def _short(value: object, most: int = 120) -> str:
-    text = repr(value)
-    return text if len(text) <= most else f"{text[:most]}…"
+def _from(text: str, place: int, most: int = 120) -> str:
+    """Return a text, or the part of a long one that begins shortly before a place."""
+    start = max(place - 40, 0) if len(text) > most else 0
+    cut = text[start : start + most]
+    return f"{'…' if start else ''}{cut}{'…' if start + most < len(text) else ''}"
