@@ -517,7 +517,7 @@ def test_r18_names_of_tools_in_settings_are_normalised_as_in_calls(name):
         == tl.ToolLoop(tools=(name,)).tools
         == ("web-search",)
     )
-    with pytest.raises(ValueError, match="two names stand for the same tool"):
+    with pytest.raises(ValueError, match="name the same tool"):
         tl.ReAct(required_tools={"websearch_": 1, "websearch": 2})
     with pytest.raises(ValueError, match=r"max_calls_per_tool: web-search: got 1\. At least the 2"):
         tl.ReAct(required_tools={name: 2}, max_calls_per_tool={"web_search": 1})

@@ -90,7 +90,7 @@ def _label(question: str, choices: str, origin: str, alike: dict[str, tuple[str,
 
 
 def _identity(run: Run) -> tuple[str, str, str]:
-    """Return what distinguishes the task of a run from others with its question, its choices, and its origin.
+    """Return a key of the task of a run among tasks with its question, its choices, and where it comes from.
 
     The task of an imported run also holds facts about that run, such as the grade of its answer and the id of
     the trace. Besides the question, only its choices belong to the task.

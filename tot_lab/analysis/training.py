@@ -94,7 +94,7 @@ class Labelled:
         return self.is_step(node) and node.id in self.labels and node.state not in _UNSOUND
 
     def ends(self) -> Iterator[Node]:
-        """Yield the thoughts without further ones below, apart from copies and failed ones."""
+        """Yield the leaves. Copies and failed thoughts are ignored, both as leaves and as children."""
         sound = [node for node in self.run.tree if node.state not in _UNSOUND]
         inner = {node.parent for node in sound}
         return (node for node in sound if node.id not in inner)

@@ -242,7 +242,7 @@ class _Scores:
                     self.raised_by_person[node.depth].append(node.id)
 
     def at(self, id: str, place: int) -> Scored | None:
-        """Return the evaluation of a thought that counted at a place of the record."""
+        """Return the evaluation of the thought `id` that was in force at a place of the record."""
         return next((event for when, event in reversed(self.given[id]) if when <= place), None)
 
     def raised(self, node: Node) -> list[Node]:

@@ -156,10 +156,11 @@ def _in_words(wanted: Any) -> Any:
 
 
 def _by_stored_name(quantities: dict[str, int]) -> dict[str, int]:
-    named = {stored_name(name): count for name, count in quantities.items()}
-    if len(named) < len(quantities):
-        raise ValueError(f"two names stand for the same tool: got {', '.join(quantities)}")
-    return named
+    named = dict[str, str]()
+    for name in quantities:
+        if (other := named.setdefault(stored_name(name), name)) != name:
+            raise ValueError(f"{other!r} and {name!r} name the same tool. Give one of them.")
+    return {stored: quantities[name] for stored, name in named.items()}
 
 
 Quantities: TypeAlias = Annotated[

@@ -156,7 +156,7 @@ class Prefixes:
             if not is_exact:
                 await asyncio.sleep(WAITING)  # calls of one turn of a search arrive together
                 if sum(one.text == request.text for one in self._alive()) > 1:
-                    # No beginning ends with an empty line: a call with a seed never uses this state.
+                    # No text of `beginnings_of` ends with an empty line, so no call with a seed uses this one.
                     beginnings.append(Beginning(_without_reply(call), f"{request.text}\n\n"))
         while not self._took_slot(request):
             await asyncio.sleep(WAITING)
@@ -214,7 +214,7 @@ class Prefixes:
         return await self.endpoint.answer([msgspec.structs.replace(call, options=options)], observer)
 
     def _file(self, text: str) -> Path:
-        """Return where the state of a beginning is saved. The file exists only if it is complete."""
+        """Return the file for the state of a prompt that begins with `text`. It exists only when complete."""
         return self.folder / f"{sha256(text.encode(errors='replace')).hexdigest()}.state"
 
     async def _save(self, request: _Request, text: str) -> None:

@@ -113,32 +113,32 @@ def state_machine(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
 
 @_accepting(DeepThink.setting_aliases)
 def deep_think_quick(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, after Cogtrix, quick: one iteration of three branches. At most 6 calls: 5, and one more if
-    the server turns out not to support JSON schemas.
+    """Deep Think with the quick settings of Cogtrix: one iteration of three branches. Makes at most
+    6 calls: 5, and one more if the server turns out not to support JSON schemas.
     """
     return DeepThink(max_iterations=1, num_branches=3).with_(paths, **changes)
 
 
 @_accepting(DeepThink.setting_aliases)
 def deep_think_balanced(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, after Cogtrix, balanced: its defaults. At most 16 calls: 15, and one more if the server
-    turns out not to support JSON schemas.
+    """Deep Think with the balanced settings of Cogtrix, its defaults. Makes at most 16 calls: 15, and
+    one more if the server turns out not to support JSON schemas.
     """
     return DeepThink(max_iterations=3, num_branches=3, beam_width=2).with_(paths, **changes)
 
 
 @_accepting(DeepThink.setting_aliases)
 def deep_think_thorough(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, after Cogtrix, thorough. At most 31 calls: 30, and one more if the server turns out not to
-    support JSON schemas.
+    """Deep Think with the thorough settings of Cogtrix. Makes at most 31 calls: 30, and one more if
+    the server turns out not to support JSON schemas.
     """
     return DeepThink(max_iterations=5, num_branches=4, beam_width=2).with_(paths, **changes)
 
 
 @_accepting(DeepThink.setting_aliases)
 def deep_think_maximum(paths: Paths = None, /, **changes: Any) -> DeepThink:
-    """Deep Think, after Cogtrix, maximum. At most 36 calls: 35, and one more if the server turns out not to
-    support JSON schemas.
+    """Deep Think with the maximum settings of Cogtrix. Makes at most 36 calls: 35, and one more if
+    the server turns out not to support JSON schemas.
     """
     return DeepThink(max_iterations=5, num_branches=5, beam_width=3).with_(paths, **changes)
 

@@ -74,7 +74,9 @@ def find_list(text: str) -> FoundList:
 
 
 def _marks(text: str, blocks: Sequence[Fenced] = ()) -> list[re.Match[str]]:
-    """The marks of items that are outside `blocks`. Letters are marks if the first mark is one of several."""
+    """The marks of items that are outside `blocks`. Letters, as in `a)`, count only if the first mark is a
+    letter and there are at least two.
+    """
     starts, ends = [block.start for block in blocks], [0, *(block.end for block in blocks)]
     marks = [mark for mark in _MARK.finditer(text) if ends[bisect_left(starts, mark.start())] <= mark.start()]
     letters = [mark for mark in marks if mark["letter"]]

@@ -102,7 +102,7 @@ class EventHead(msgspec.Struct):
     span_id: str | None = None
     parent_id: str | None = None
     source: Any = None
-    events: list[msgspec.Raw] = []  # of the tools and subtasks of older versions
+    events: list[msgspec.Raw] = []  # in older versions, those inside a tool or a subtask
 
 
 class ModelEvent(msgspec.Struct):

@@ -105,7 +105,7 @@ def rendered(figure: go.Figure, path: str | os.PathLike[str]) -> bytes:
         raise OSError(
             f"{os.fspath(path)} was not written: Kaleido could not draw it "
             f"({type(error).__name__}: {short(str(error), 200)}). It requires Chrome or Chromium: install "
-            f"one, or run plotly_get_chrome. BROWSER_PATH names one that is not found."
+            f"one, or run plotly_get_chrome. If it is installed, set BROWSER_PATH to its executable."
         ) from error
     return image
 
