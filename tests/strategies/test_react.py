@@ -400,7 +400,9 @@ def test_any_tool_calls_are_survived(strategy, replies):
     assert wait(made.replay()).identical
     steps = made.steps_df()
     assert steps["tool_seconds"].notna().sum() == len(made.tools_df())
-    assert steps["seconds"].notna().sum() == sum(call.purpose == "act" for call in model.calls)
+    turns = [call for call in model.calls if call.purpose == "act"]
+    calls = model.calls if turns or len(made.tools_df()) else []  # no table of a plain tree search
+    assert steps["seconds"].notna().sum() == len(calls)
 
 
 # R16, R17.

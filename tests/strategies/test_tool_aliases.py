@@ -74,7 +74,7 @@ def test_s6_in_the_settings_of_a_strategy(name, tmp_path):
 
 def test_two_names_of_one_tool_are_one_requirement_too_many(tmp_path):
     model = Script(said(final("Answer: 14")))
-    with pytest.raises(ValueError, match="'file-write' and 'write-file' name the same tool"):
+    with pytest.raises(ValueError, match="two names stand for the same tool: got file-write, write-file"):
         act(model, tl.ReAct(required_tools={"file-write": 1, "write-file": 2}), tmp_path)
     with pytest.raises(ValueError, match="name the same tool"):
         tl.ReAct(required_tools={"file_write": 1, "file-write": 2})

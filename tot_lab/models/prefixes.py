@@ -156,7 +156,7 @@ class Prefixes:
             if not is_exact:
                 await asyncio.sleep(WAITING)  # calls of one turn of a search arrive together
                 if sum(one.text == request.text for one in self._alive()) > 1:
-                    # No text of `beginnings_of` ends with an empty line, so no call with a seed uses this one.
+                    # No text of `beginnings_of` ends with an empty line, so no call with a seed uses this.
                     beginnings.append(Beginning(_without_reply(call), f"{request.text}\n\n"))
         while not self._took_slot(request):
             await asyncio.sleep(WAITING)

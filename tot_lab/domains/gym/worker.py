@@ -50,7 +50,7 @@ def plain(value: Any) -> Any:
 
 
 def import_safely() -> None:
-    """Import reasoning-gym, and replace what runs code, its `eval` and sympy's `parse_expr`, by safe parsers."""
+    """Import reasoning-gym, and replace its `eval` and sympy's `parse_expr`, which run code."""
     warnings.simplefilter("ignore")
     import reasoning_gym  # noqa: F401, PLC0415
     import sympy  # noqa: PLC0415
