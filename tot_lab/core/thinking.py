@@ -52,7 +52,8 @@ class Budget(PydanticModel):
     - Usage that cannot be true (negative, not a number, absurdly large) counts as unknown. Such a call uses
       up its whole reservation, or everything that is left if nothing is known yet. `Reply.reported_usage`
       holds the reported values.
-    - `seconds` also cancels the calls in flight.
+    - `seconds` also cancels the calls in flight. They count as calls, but what they can have used counts only
+      towards the lab's `spend`.
 
     Which calls a limit on tokens, USD or seconds refuses may depend on latencies. The journal records it, so
     a replay or a resumed run refuses the same calls.
