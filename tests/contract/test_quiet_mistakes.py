@@ -183,9 +183,7 @@ def test_the_card_of_a_run_without_a_mistake_says_nothing(strategy, task, model)
         (True, lambda answer, reference: (answer == "yes") == reference, False),
     ],
 )
-def test_a_wrong_answer_questions_the_grade_only_if_the_reference_would_be_wrong_too(
-    answer, grade, is_wrong
-):
+def test_a_wrong_answer_questions_the_grade_only_if_the_reference_would_be_wrong_too(answer, grade, is_wrong):
     task = tl.general("How many legs?", answer=answer, grade=grade)
     made = run(tl.OneAnswer(), task, says_26)
     sweep = swept(tl.OneAnswer(), [task, tl.general("How many?", answer=26, grade="number")], says_26)

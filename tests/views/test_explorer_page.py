@@ -179,7 +179,9 @@ def test_a_page_never_replaces_the_run(tmp_path):
 def test_a_page_has_the_suffix_of_a_page(name, tmp_path):
     made = run(tl.ChainOfThought())
     for write in (made.save_html, lambda path: tl.figures.report_html([made], path)):
-        with pytest.raises(ValueError, match=rf"must end in \.html or \.htm: got .*{name}'.*run\.save_figure"):
+        with pytest.raises(
+            ValueError, match=rf"must end in \.html or \.htm: got .*{name}'.*run\.save_figure"
+        ):
             write(tmp_path / name)
     assert not list(tmp_path.iterdir())
     assert made.save_html(f"{tmp_path}/TREE.HTM").read_bytes().startswith(b"<!doctype html>")

@@ -7,6 +7,8 @@ is the list of thoughts from the first step to a node; the root is not a step.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import wraps
+from inspect import isfunction
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -268,6 +270,44 @@ class Rules:
         return False
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return value is None or (isinstance(value, list | tuple) and all(map(_is_text, value)))
+
+
+_RETURNS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    **{name: (_is_text, "a string") for name in vars(Prompts) if name.endswith("_prompt")},
+    **dict.fromkeys(
+        ("read_sample", "read_answer", "answer"),
+        (lambda value: value is None or _is_text(value), "a string or None"),
+    ),
+    **dict.fromkeys(("read_proposals", "pool_proposals"), (_are_texts, "a list of strings or None")),
+    **dict.fromkeys(
+        ("read_value", "read_part"),
+        (lambda value: value is None or hasattr(value, "__float__"), "a number or None"),
+    ),
+}
+"""What methods of a domain must return: a check, and the words for it."""
+
+
+def _checked(
+    name: str, method: Callable[..., Any], accepts: Callable[[Any], bool], wanted: str
+) -> Callable[..., Any]:
+    """`method`, with an error at once if it returns something else, which would fail far from it."""
+
+    @wraps(method)
+    def checked(self: Domain, *args: Any, **kwargs: Any) -> Any:
+        value = method(self, *args, **kwargs)
+        if not accepts(value):
+            raise TypeError(f"{type(self).__name__}.{name} must return {wanted}: got {value!r:.80}.")
+        return value
+
+    return checked
+
+
 class Domain(Prompts, Readers, Rules, Part):
     """What a search needs to know about a family of tasks. The defaults suit any question.
 
@@ -282,6 +322,13 @@ class Domain(Prompts, Readers, Rules, Part):
 
     player: ClassVar[str] = "sim/general"
     """Name of the simulated model that knows the prompts of this domain."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, check in _RETURNS.items():
+            if isfunction(method := vars(cls).get(name)):
+                setattr(cls, name, _checked(name, method, *check))
 
     @classmethod
     def task_factory(cls) -> Callable[..., Task] | None:

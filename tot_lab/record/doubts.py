@@ -56,20 +56,19 @@ def doubts_of(run: Run, losses: ByRole | None) -> tuple[Doubt, ...]:
 
 
 def unreadable_example(run: Run, nodes: Iterable[Node]) -> str:
-    """Return why the first of `nodes` has no score, as the end of a clause. "" if the record does not tell."""
+    """Return why the first of `nodes` has no score, as the end of a clause. "" if that is not recorded."""
     node = next(iter(nodes), None)
     if node is None or "calls" in run.header.unknown:
         return ""
     replies = replies_of(run.lines)
     for line in run.lines_of(Call):
-        reply = replies.get(line.p)
-        if isinstance(call := line.e, Call) and call.node == node.id and role_of(call.purpose) == "evaluate":
-            if reply is not None and reply.error is None:
-                text = reply.text.strip()
-                shown = repr(text if len(text) <= 60 else f"{text[:59]}…")
-                return f", such as {shown}{_wanted(run) if call.purpose == 'value' else ''}"
-    explained = any(note.at == node.id for note in run.events if isinstance(note, Note))
-    if node.samples or explained:
+        call, reply = line.e, replies.get(line.p)
+        is_own = isinstance(call, Call) and call.node == node.id and role_of(call.purpose) == "evaluate"
+        if is_own and reply is not None and reply.error is None:
+            text = reply.text.strip()
+            shown = repr(text if len(text) <= 60 else f"{text[:59]}…")
+            return f", such as {shown}{_wanted(run) if call.purpose == 'value' else ''}"
+    if node.samples or any(isinstance(note, Note) and note.at == node.id for note in run.events):
         return ""
     return f": evaluator {node.by!r} returned None (is a `return` missing?)"
 
