@@ -561,7 +561,7 @@ def test_a_prompt_that_is_no_text_is_told_of():
         def answer_prompt(self, task, reasoning):
             task.question.upper()  # the `return` was forgotten
 
-    with pytest.raises(TypeError, match=r"^Silent\.answer_prompt must return a string: got None\.$"):
+    with pytest.raises(TypeError, match=r"^Silent\.answer_prompt must return str: got None\.$"):
         run(tl.OneAnswer(), tl.Task(domain=Silent(), question="?"))
 
 
@@ -606,12 +606,12 @@ class Inheriting(Digits):
 @pytest.mark.parametrize(
     ("method", "value", "wanted"),
     [
-        ("sample_prompt", None, "a string"),
-        ("read_sample", 7, "a string or None"),
-        ("read_proposals", [7], "a list of strings or None"),
-        ("read_proposals", "77", "a list of strings or None"),
-        ("read_value", "0.5", "a number or None"),
-        ("answer", ["7"], "a string or None"),
+        ("sample_prompt", None, "str"),
+        ("read_sample", 7, "str | None"),
+        ("read_proposals", [7], "list[str]"),
+        ("read_proposals", "77", "list[str]"),
+        ("read_value", "0.5", "float | None"),
+        ("answer", ["7"], "str | None"),
     ],
 )
 def test_a_method_of_a_domain_that_returns_something_else_is_named(

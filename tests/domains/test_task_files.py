@@ -319,7 +319,7 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
 def test_a_question_that_stands_twice_is_named_with_both_lines(tmp_path):
     path = tmp_path / "p.jsonl"
     path.write_text('{"q": "2+2?", "a": 4}\n\n{"q": "3+3?", "a": 6}\n{"q": "2+2?", "a": 5}\n')
-    with pytest.warns(UserWarning) as warned:
+    with pytest.warns(UserWarning, match="repeats") as warned:
         made = tl.tasks(path, question="q", answer="a", grade="number")
     (warning,) = warned
     assert str(warning.message).startswith("p.jsonl line 4 repeats the question of p.jsonl line 1: ")
@@ -334,12 +334,13 @@ def test_a_question_that_stands_twice_is_named_with_both_lines(tmp_path):
 def test_whole_solutions_of_gsm8k_without_its_format_are_a_warning(number):
     rows = [{"question": name, "answer": f"3*4=<<3*4=12>>12\n#### {number}"} for name in "xy"]
     for grade in ("exact", "math"):
-        says = f"'answer' is a whole solution that ends with '#### {number}'. Use format='gsm8k'."
-        with pytest.warns(UserWarning, match=f"^{re.escape(says)}$"):
+        with pytest.warns(
+            UserWarning, match=r"^row 1 and 1 more: 'answer' is a whole solution\. Use format='gsm8k'\.$"
+        ):
             tl.tasks(rows, answer="answer", grade=grade)
     for grade in ("number", None, lambda answer, reference: reference.endswith(answer)):  # which are right
         tl.tasks(rows, answer="answer", grade=grade)
-    tl.tasks([*rows, {"question": "z", "answer": "12"}], answer="answer", grade="exact")
+    tl.tasks([{"question": "z", "answer": "#### what it is"}], answer="answer", grade="exact")
 
 
 def test_a_format_takes_no_other_fields():

@@ -270,39 +270,25 @@ class Rules:
         return False
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _are_texts(value: Any) -> bool:
-    return value is None or (isinstance(value, list | tuple) and all(map(_is_text, value)))
-
-
-_RETURNS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    **{name: (_is_text, "a string") for name in vars(Prompts) if name.endswith("_prompt")},
-    **dict.fromkeys(
-        ("read_sample", "read_answer", "answer"),
-        (lambda value: value is None or _is_text(value), "a string or None"),
-    ),
-    **dict.fromkeys(("read_proposals", "pool_proposals"), (_are_texts, "a list of strings or None")),
-    **dict.fromkeys(
-        ("read_value", "read_part"),
-        (lambda value: value is None or hasattr(value, "__float__"), "a number or None"),
+_ACCEPTED: Mapping[str, Callable[[Any], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "str | None": lambda value: value is None or isinstance(value, str),
+    "float | None": lambda value: value is None or hasattr(value, "__float__"),
+    "list[str]": lambda value: (
+        value is None or (isinstance(value, list | tuple) and all(isinstance(one, str) for one in value))
     ),
 }
-"""What methods of a domain must return: a check, and the words for it."""
 
 
-def _checked(
-    name: str, method: Callable[..., Any], accepts: Callable[[Any], bool], wanted: str
-) -> Callable[..., Any]:
-    """`method`, with an error at once if it returns something else, which would fail far from it."""
+def _checked(method: Callable[..., Any], returns: str) -> Callable[..., Any]:
+    """`method`, which raises an error if it returns something else: it would fail far from there."""
 
     @wraps(method)
     def checked(self: Domain, *args: Any, **kwargs: Any) -> Any:
         value = method(self, *args, **kwargs)
-        if not accepts(value):
-            raise TypeError(f"{type(self).__name__}.{name} must return {wanted}: got {value!r:.80}.")
+        if not _ACCEPTED[returns](value):
+            where = f"{type(self).__name__}.{method.__name__}"
+            raise TypeError(f"{where} must return {returns}: got {value!r:.80}.")
         return value
 
     return checked
@@ -326,9 +312,10 @@ class Domain(Prompts, Readers, Rules, Part):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        for name, check in _RETURNS.items():
-            if isfunction(method := vars(cls).get(name)):
-                setattr(cls, name, _checked(name, method, *check))
+        for name, method in [*vars(cls).items()]:
+            known = getattr(getattr(Domain, name, None), "__annotations__", {})
+            if isfunction(method) and known.get("return") in _ACCEPTED:
+                setattr(cls, name, _checked(method, known["return"]))
 
     @classmethod
     def task_factory(cls) -> Callable[..., Task] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +87,9 @@ def tasks(
             reference = None if answer is None else _reference(row[answer])
             return task_of(domain, text, reference, id="" if id is None else str(row[id]))
 
-    made, empty, repeated = [], [], []
+    made = []
     known: dict[tuple[str, str], str] = {}
+    doubtful: dict[str, list[str]] = {}  # what is wrong, and with which rows
     for number, (where, row) in enumerate(rows(source), 1):
         if not isinstance(row, Mapping):
             raise ValueError(f"{where}: a row must be an object with fields: got {kind_of(row)}.")
@@ -98,30 +99,22 @@ def tasks(
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         if answer is not None and task.reference is None:
-            empty.append(where)
+            doubtful.setdefault(f"{answer!r} is empty: not graded.", []).append(where)
+        if grade in ("exact", "math") and _GSM8K.search(str(task.reference)):
+            doubtful.setdefault(f"{answer!r} is a whole solution. Use format='gsm8k'.", []).append(where)
         first = known.setdefault((task.question, repr(task.data)), where)
         if first != where:
-            repeated.append(f"{where} repeats the question of {first}")
+            doubtful.setdefault(_TWICE, []).append(f"{where} repeats the question of {first}")
     if not made:
         raise ValueError(f"{source if isinstance(source, str | Path) else 'source'} has no rows.")
-    told = []
-    if empty:
-        told.append(f"{_first_of(empty)}: {answer!r} is empty: not graded.")
-    if repeated:
-        told.append(f"{_first_of(repeated)}: the intervals of a sweep count each row as a task of its own.")
-    if grade in ("exact", "math") and all(_GSM8K.search(str(task.reference)) for task in made):
-        shown = str(made[0].reference).splitlines()[-1]
-        told.append(f"{answer!r} is a whole solution that ends with {shown!r}. Use format='gsm8k'.")
-    for message in told:
-        warnings.warn(message, UserWarning, stacklevel=3)  # in `with_example`
+    for what, places in doubtful.items():
+        more = f" and {len(places) - 1:,} more" if len(places) > 1 else ""
+        warnings.warn(f"{places[0]}{more}: {what}", UserWarning, stacklevel=3)  # in `with_example`
     return made
 
 
+_TWICE = "the intervals of a sweep count each row as a task of its own."
 _GSM8K = re.compile(r"^#### ?[-$\d.,]+\s*\Z", re.MULTILINE)
-
-
-def _first_of(texts: Sequence[str]) -> str:
-    return texts[0] + (f" and {len(texts) - 1:,} more" if len(texts) > 1 else "")
 
 
 def _format_named(name: str) -> Callable[[Row], Task]:

@@ -7,14 +7,13 @@ its runs, with their counts added up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from tot_lab.core.calls import Call
 from tot_lab.core.purposes import OTHER, role_of
 from tot_lab.core.records import Note
-from tot_lab.core.tools import asks_no_model
 from tot_lab.core.tree import Node
 from tot_lab.record.losses import LARGE, ByRole, Losses
 from tot_lab.record.run import NO_EVALUATOR, Run, replies_of
@@ -40,31 +39,27 @@ class Doubt(NamedTuple):
 def doubts_of(run: Run, losses: ByRole | None) -> tuple[Doubt, ...]:
     """Return the doubts about a run with these `losses`. Time is linear in its size."""
     found = []
-    judged = [node for node in run.tree if node.by not in NO_EVALUATOR] if losses is not None else []
+    judged = [node for node in run.tree if node.by not in NO_EVALUATOR]
     unreadable = [node for node in judged if node.unreadable]
-    if len(unreadable) > LARGE * len(judged):
+    if losses is not None and len(unreadable) > LARGE * len(judged):
         example = unreadable_example(run, unreadable)
-        if losses is None or not losses.get("evaluate", Losses()).unreadable:
+        if not losses.get("evaluate", Losses()).unreadable:
             found.append(Doubt("{} scores unreadable", len(unreadable), len(judged), example))
-        elif example:  # the numbers are those of the losses
+        elif example:  # the losses say how many
             found.append(Doubt("unreadable scores", example=example))
-    found += _repeated_samples(run)
-    found += _wrong_references(run)
-    if _is_unsolvable(run):
-        found.append(Doubt("no answer to the question can be right"))
-    return tuple(found)
+    return (*found, *_repeated_samples(run), *_unjust_grades(run))
 
 
-def unreadable_example(run: Run, nodes: Iterable[Node]) -> str:
+def unreadable_example(run: Run, nodes: Sequence[Node]) -> str:
     """Return why the first of `nodes` has no score, as the end of a clause. "" if that is not recorded."""
-    node = next(iter(nodes), None)
-    if node is None or "calls" in run.header.unknown:
+    if not nodes or "calls" in run.header.unknown:
         return ""
-    replies = replies_of(run.lines)
+    node, replies = nodes[0], replies_of(run.lines)
     for line in run.lines_of(Call):
-        call, reply = line.e, replies.get(line.p)
-        is_own = isinstance(call, Call) and call.node == node.id and role_of(call.purpose) == "evaluate"
-        if is_own and reply is not None and reply.error is None:
+        reply = replies.get(line.p)
+        if not isinstance(call := line.e, Call) or reply is None or reply.error is not None:
+            continue
+        if call.node == node.id and role_of(call.purpose) == "evaluate":
             text = reply.text.strip()
             shown = repr(text if len(text) <= 60 else f"{text[:59]}…")
             return f", such as {shown}{_wanted(run) if call.purpose == 'value' else ''}"
@@ -99,26 +94,18 @@ def _repeated_samples(run: Run) -> Iterator[Doubt]:
     for role, number in repeats.items():
         if number and 2 * number >= calls[role]:
             yield Doubt(f"{{}} {role} calls repeat a request at temperature 0", number, calls[role])
-    asking = [line.e for line in run.lines if isinstance(line.e, Call) and not asks_no_model(line.e)]
-    if run.header.repeat and asking and all(call.temperature == 0 for call in asking):
+    if run.header.repeat and asked and len(asked) + repeats.total() == calls.total():
         yield Doubt("a repeat with all calls at temperature 0 asks what the first run asked")
 
 
-def _wrong_references(run: Run) -> Iterator[Doubt]:
-    """Yield that the reference would be graded as wrong, as the answer was."""
+def _unjust_grades(run: Run) -> Iterator[Doubt]:
+    """Yield why a wrong answer says little: no answer can be right, or the reference would be wrong too."""
     with suppress(Exception):  # of a file's task, of a user's domain, or of a function that grades
         task = run.task
         if task is not None and not run.waits_for_grading and run.correct is False:
+            if task.domain.is_bounded(task) and task.domain.solvable(task, task.steps) is False:
+                yield Doubt("no answer to the question can be right")
             right = task.domain.expected(task)
             if type(right) in (str, int, float) and run.grades([str(right)]) not in ([None], [1.0]):
                 example = f": got {str(right)!r} for {right!r}"
                 yield Doubt("the grade calls the reference itself wrong", example=example)
-
-
-def _is_unsolvable(run: Run) -> bool:
-    """Whether the domain knows, without a long search, that no answer is right."""
-    with suppress(Exception):  # of a file's task, or of a user's domain
-        task = run.task
-        if task is not None and task.domain.is_bounded(task) and not run.waits_for_grading:
-            return run.correct is False and task.domain.solvable(task, task.steps) is False
-    return False

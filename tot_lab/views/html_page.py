@@ -29,11 +29,7 @@ def html_head(title: str, style: str, policy: str) -> str:
 
 
 def html_file(path: str | os.PathLike[str]) -> Path:
-    """Return `path`, the file of a page.
-
-    Raises:
-        ValueError: If it does not end in `.html` or `.htm`.
-    """
+    """Return the path of a page. Raises `ValueError` if it does not end in `.html` or `.htm`."""
     if Path(path).suffix.lower() not in (".html", ".htm"):
         raise ValueError(
             f"path of a page must end in .html or .htm: got {os.fspath(path)!r}. run.save writes .jsonl, "
