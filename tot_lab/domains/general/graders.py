@@ -129,7 +129,7 @@ _LABEL = re.compile(r"(?:^|[\s(])([A-Z])(?:\)|(?<=^.)\.)\s", re.MULTILINE)
 
 
 def check_label(question: str, reference: str) -> None:
-    """Raise `ValueError` if `reference` is none of the labels, such as `A)`, of the choices in `question`."""
+    """Raise `ValueError` if `reference` is not a label, such as `A)`, of the choices in `question`."""
     labels = "".join(dict.fromkeys(_LABEL.findall(question)))
     if len(labels) > 1 and _LETTERS.startswith(labels) and _bare(reference) not in labels:
         raise ValueError(
