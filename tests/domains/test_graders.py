@@ -741,7 +741,7 @@ CHOICES = "Which is a mammal? {}A{} trout {}B{} crow {}C{} bat"
     ],
 )
 def test_the_reference_of_a_choice_is_a_label_of_the_question(question):
-    for answer in (2, "2", "D", "c", "bat"):
+    for answer in (2, "2", "D", "c", "bat", "AB"):
         says = f"a label of the question, A, B, C, for grade='choice': got {str(answer)!r}."
         with pytest.raises(ValueError, match=re.escape(says)):
             tl.general(question, answer=answer, grade="choice")

@@ -272,10 +272,10 @@ class Rules:
 
 _ACCEPTED: Mapping[str, Callable[[Any], bool]] = {
     "str": lambda value: isinstance(value, str),
-    "str | None": lambda value: value is None or isinstance(value, str),
+    "str | None": lambda value: isinstance(value, str | None),
     "float | None": lambda value: value is None or hasattr(value, "__float__"),
     "list[str]": lambda value: (
-        value is None or (isinstance(value, list | tuple) and all(isinstance(one, str) for one in value))
+        isinstance(value, list | tuple | None) and all(isinstance(one, str) for one in value or ())
     ),
 }
 
@@ -287,8 +287,9 @@ def _checked(method: Callable[..., Any], returns: str) -> Callable[..., Any]:
     def checked(self: Domain, *args: Any, **kwargs: Any) -> Any:
         value = method(self, *args, **kwargs)
         if not _ACCEPTED[returns](value):
-            where = f"{type(self).__name__}.{method.__name__}"
-            raise TypeError(f"{where} must return {returns}: got {value!r:.80}.")
+            raise TypeError(
+                f"{type(self).__name__}.{method.__name__} must return {returns}: got {value!r:.80}."
+            )
         return value
 
     return checked

@@ -104,7 +104,9 @@ def tasks(
             doubtful.setdefault(f"{answer!r} is a whole solution. Use format='gsm8k'.", []).append(where)
         first = known.setdefault((task.question, repr(task.data)), where)
         if first != where:
-            doubtful.setdefault(_TWICE, []).append(f"{where} repeats the question of {first}")
+            doubtful.setdefault("intervals count both.", []).append(
+                f"{where} repeats the question of {first}"
+            )
     if not made:
         raise ValueError(f"{source if isinstance(source, str | Path) else 'source'} has no rows.")
     for what, places in doubtful.items():
@@ -113,7 +115,6 @@ def tasks(
     return made
 
 
-_TWICE = "the intervals of a sweep count each row as a task of its own."
 _GSM8K = re.compile(r"^#### ?[-$\d.,]+\s*\Z", re.MULTILINE)
 
 

@@ -130,8 +130,8 @@ _LABEL = re.compile(r"(?:^|[\s(])([A-Z])(?:\)|(?<=^.)\.)\s", re.MULTILINE)
 
 def check_label(question: str, reference: str) -> None:
     """Raise `ValueError` if `reference` is not a label, such as `A)`, of the choices in `question`."""
-    labels = "".join(dict.fromkeys(_LABEL.findall(question)))
-    if len(labels) > 1 and _LETTERS.startswith(labels) and _bare(reference) not in labels:
+    labels = dict.fromkeys(_LABEL.findall(question))
+    if len(labels) > 1 and _LETTERS.startswith("".join(labels)) and _bare(reference) not in labels:
         raise ValueError(
             f"answer must be a label of the question, {', '.join(labels)}, for grade='choice': got "
             f"{reference[:80]!r}. Use grade='exact' for other answers."
