@@ -329,7 +329,7 @@ def test_what_could_not_be_read():
     made = run(tl.TreeOfThoughts(evaluate=tl.Value(samples=2)), model=Scripted(mute))
     (finding,) = findings_of(made).of("unreadable_scores")
     partly = [node.id for node in made.tree if node.samples.count(None) == 1]
-    assert finding.text.endswith(f"could not be read, of {len(partly)} in part.")
+    assert finding.text.endswith(f"could not be read, of {len(partly)} in part, {such}.")
     assert set(partly) < set(finding.nodes)
     game = wait(tl.Lab(Scripted(lambda call: "banana"), runs=None).run(tl.TreeOfThoughts(), HAND))
     (finding,) = findings_of(game).of("unreadable_replies")

@@ -104,9 +104,7 @@ def tasks(
             doubtful.setdefault(f"{answer!r} is a whole solution. Use format='gsm8k'.", []).append(where)
         first = known.setdefault((task.question, repr(task.data)), where)
         if first != where:
-            doubtful.setdefault("intervals count both.", []).append(
-                f"{where} repeats the question of {first}"
-            )
+            doubtful.setdefault("each counts as a task.", []).append(f"{where} is the question of {first}")
     if not made:
         raise ValueError(f"{source if isinstance(source, str | Path) else 'source'} has no rows.")
     for what, places in doubtful.items():
