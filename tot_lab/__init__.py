@@ -276,6 +276,16 @@ class _Room(ModuleType):
 lab.__class__ = _Room  # `tl.Lab` is meant
 
 
+class _Presets:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(__getattr__("presets"), name)
+
+
+# `from tot_lab.evaluators import Value` works as `tl.evaluators.Value` does. Nothing is imported before.
+_importable = {f"tot_lab.{space.__name__}": space for space in _NAMESPACES}
+sys.modules.update({**_importable, "tot_lab.presets": _Presets()})  # type: ignore[dict-item]
+
+
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext tot_lab`: the magics `%think` and `%%think`."""
     imported("tot_lab.apps.magics:load_magics")(shell)

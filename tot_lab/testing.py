@@ -391,7 +391,7 @@ def _own_functions(part: Part) -> Iterator[Callable[..., Any]]:
     elif not inspect.iscoroutinefunction(type(part).__call__):  # a model
         for kind in type(part).__mro__:
             if kind.__module__.partition(".")[0] not in ("tot_lab", "pydantic"):
-                yield from filter(inspect.isfunction, vars(kind).values())
+                yield from map(inspect.unwrap, filter(inspect.isfunction, vars(kind).values()))
 
 
 def _modules_used(function: Callable[..., Any]) -> Iterator[tuple[CodeType, str]]:

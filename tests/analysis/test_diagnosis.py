@@ -321,12 +321,15 @@ def test_what_could_not_be_read():
     made = run(tl.TreeOfThoughts(propose="propose"), model=Scripted(mute))
     (finding,) = findings_of(made).of("unreadable_scores")
     judged = [node.id for node in made.tree if node.by == "value"]
-    assert finding.text == f"The evaluation of {len(judged)} of {len(judged)} thoughts could not be read."
+    such = "such as '???': a score is from 0 to 1"
+    assert finding.text == (
+        f"The evaluation of {len(judged)} of {len(judged)} thoughts could not be read, {such}."
+    )
     assert finding.nodes == tuple(judged)
     made = run(tl.TreeOfThoughts(evaluate=tl.Value(samples=2)), model=Scripted(mute))
     (finding,) = findings_of(made).of("unreadable_scores")
     partly = [node.id for node in made.tree if node.samples.count(None) == 1]
-    assert finding.text.endswith(f"could not be read, of {len(partly)} in part.")
+    assert finding.text.endswith(f"could not be read, of {len(partly)} in part, {such}.")
     assert set(partly) < set(finding.nodes)
     game = wait(tl.Lab(Scripted(lambda call: "banana"), runs=None).run(tl.TreeOfThoughts(), HAND))
     (finding,) = findings_of(game).of("unreadable_replies")

@@ -577,8 +577,79 @@ def test_a_prompt_that_is_no_text_is_told_of():
         def answer_prompt(self, task, reasoning):
             task.question.upper()  # the `return` was forgotten
 
-    with pytest.raises(TypeError, match="the prompt of a 'answer' call must be a string: got None"):
+    with pytest.raises(TypeError, match=r"^Silent\.answer_prompt must return str: got None\.$"):
         run(tl.OneAnswer(), tl.Task(domain=Silent(), question="?"))
+
+
+class Digits(tl.Domain):
+    """A domain whose methods return what a test says."""
+
+    kind = "tests/digits"
+
+    def sample_prompt(self, task, path):
+        return RETURNED.get("sample_prompt", "next?")
+
+    def propose_prompt(self, task, path, count):
+        return "next?"
+
+    def value_prompt(self, task, path):
+        return "score?"
+
+    def read_sample(self, task, path, text):
+        return RETURNED.get("read_sample", text)
+
+    def read_proposals(self, task, path, text):
+        return RETURNED.get("read_proposals", [text])
+
+    def read_value(self, text):
+        return RETURNED.get("read_value", 0.5)
+
+    def complete(self, task, path):
+        return len(path) == 2
+
+    def answer(self, task, path):
+        return RETURNED.get("answer", path[-1])
+
+
+RETURNED = {}
+
+
+class Inheriting(Digits):
+    kind = "tests/inheriting"
+
+
+@pytest.mark.parametrize("domain", [Digits, Inheriting])
+@pytest.mark.parametrize(
+    ("method", "value", "wanted"),
+    [
+        ("sample_prompt", None, "str"),
+        ("read_sample", 7, "str | None"),
+        ("read_proposals", [7], "list[str]"),
+        ("read_proposals", "77", "list[str]"),
+        ("read_value", "0.5", "float | None"),
+        ("answer", ["7"], "str | None"),
+    ],
+)
+def test_a_method_of_a_domain_that_returns_something_else_is_named(
+    domain, method, value, wanted, monkeypatch
+):
+    propose = tl.Propose() if method == "read_proposals" else tl.Sample()
+    task = tl.Task(domain=domain(), question="?")
+    assert run(tl.TreeOfThoughts(propose=propose), task).answer
+    monkeypatch.setitem(RETURNED, method, value)
+    says = f"{domain.__name__}.{method} must return {wanted}: got {value!r}."
+    with pytest.raises(TypeError, match=f"^{re.escape(says)}$"):
+        run(tl.TreeOfThoughts(propose=propose), task)
+
+
+@pytest.mark.parametrize(
+    ("method", "value"),
+    [("read_sample", None), ("read_proposals", ()), ("read_value", True), ("answer", None)],
+)
+def test_a_method_of_a_domain_may_find_nothing(method, value, monkeypatch):
+    monkeypatch.setitem(RETURNED, method, value)
+    propose = tl.Propose() if method == "read_proposals" else tl.Sample()
+    run(tl.TreeOfThoughts(propose=propose), tl.Task(domain=Digits(), question="?"))
 
 
 def test_a_part_shows_what_differs_from_its_defaults():

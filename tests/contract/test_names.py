@@ -181,6 +181,40 @@ def test_the_stubs_are_up_to_date():
 
 
 @pytest.mark.slow
+def test_a_namespace_can_be_imported_and_loads_only_what_is_used():
+    code = """
+import sys
+import tot_lab.searches, tot_lab.figures
+import tot_lab as tl
+print(hasattr(tot_lab.figures, "__file__"))
+print([name for name in sys.modules if name.startswith(("tot_lab.strategies", "tot_lab.views.figures."))])
+from tot_lab.evaluators import Value
+from tot_lab.presets import game24
+from tot_lab.stats import *
+import tot_lab.sim as sim
+print(Value is tl.Value, game24 is tl.presets.game24, pass_at_k is tl.stats.pass_at_k, sim is tl.sim)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.splitlines() == ["False", "[]", "True True True True"]
+
+
+def test_every_namespace_can_be_imported():
+    groups = [name for name in tl.__all__ if not place_is_known(name)]
+    assert len(groups) > 15
+    for group in groups:
+        name = next(name for name in dir(getattr(tl, group)) if not name.startswith("_"))
+        names = {}
+        exec(f"from tot_lab.{group} import {name}", names)
+        assert names[name] is getattr(getattr(tl, group), name)
+        with pytest.raises(ImportError, match="cannot import name 'no_such'"):
+            exec(f"from tot_lab.{group} import no_such", names)
+
+
+def place_is_known(name: str) -> bool:
+    return name == "__version__" or (name in tl._NAMES and place_is_name(name))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DeepThinkTool", "deep_think", "document_tools", "multi_hop_tools"])
 def test_tools_of_other_rooms_are_imported_at_their_first_use(name):
     code = f"""

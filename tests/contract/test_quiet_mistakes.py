@@ -33,6 +33,14 @@ async def says_26(call):
     return "Answer: 26"
 
 
+async def says_26_and_scores_it_8(call):
+    return "score: 8" if call.purpose == "value" else "Answer: 26"
+
+
+async def proposes_and_scores_8(call):
+    return "score: 8" if call.purpose == "value" else "10 - 4 = 6 (left: 5 6 6)"
+
+
 async def two_tokens(call):
     return tl.Reply("10 -", finish_reason="length")
 
@@ -51,8 +59,36 @@ def tree(**settings):
 
 
 SHOWN = {
-    "an evaluator without return": (tree(evaluate=forgot_return), HAND, {}, "! 15 of 15 scores unreadable"),
-    "a batch of None": (tree(evaluate=forgot_return_of_a_batch), HAND, {}, "! 15 of 15 scores unreadable"),
+    "an evaluator without return": (
+        tree(evaluate=forgot_return),
+        HAND,
+        {},
+        "! 15 of 15 scores unreadable: evaluator 'forgot_return' returned None (is a `return` missing?)",
+    ),
+    "a batch of None": (
+        tree(evaluate=forgot_return_of_a_batch),
+        HAND,
+        {},
+        "! 15 of 15 scores unreadable: evaluator 'forgot_return_of_a_batch' returned None (is a",
+    ),
+    "scores out of range": (
+        tree(evaluate=tl.Value(samples=2)),
+        tl.general("How many?", answer=26, grade="number"),
+        {"model": says_26_and_scores_it_8},
+        "evaluate replies unreadable (100.0%); unreadable scores, such as 'score: 8': a score is from 0 to 1",
+    ),
+    "a word that is no label": (
+        tree(),
+        HAND,
+        {"model": proposes_and_scores_8},
+        "; unreadable scores, such as 'score: 8': a value is sure, likely, impossible",
+    ),
+    "a repeat at temperature 0": (
+        tl.ChainOfThought(temperature=0),
+        HAND,
+        {"repeat": 1},
+        "! a repeat with all calls at temperature 0 asks what the first run asked",
+    ),
     "an evaluator that misses some": (tree(evaluate=scores_most), HAND, {}, "! 1 of 15 scores unreadable"),
     "a chat model as a reward model": (
         tree(evaluate=tl.evaluators.RewardModel(model="sim/game24")),
@@ -95,6 +131,10 @@ SHOWN = {
 }
 
 
+REPEATED = "! 4 of 6 runs: a repeat with all calls at temperature 0 asks what the first run asked"
+FORGOT = "scores unreadable: evaluator 'forgot_return' returned None (is a `return` missing?)"
+
+
 def text_of(card):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", card).replace("&#x27;", "'"))
 
@@ -130,6 +170,40 @@ def test_the_card_of_a_run_without_a_mistake_says_nothing(strategy, task, model)
         assert "ungraded" not in text
 
 
+@pytest.mark.parametrize(
+    ("answer", "grade", "is_wrong"),
+    [
+        (26, lambda answer, reference: answer == reference, True),
+        ("26 legs", lambda answer, reference: 0.5, True),  # which is no right answer either
+        (26, lambda answer, reference: int(answer) == reference + 1, True),
+        (27, lambda answer, reference: int(answer) == reference, False),  # the answer is wrong
+        (27, "number", False),
+        ("3 legs", lambda answer, reference: int(answer) == reference, False),  # it takes no such text
+        ({"legs": 3}, lambda answer, reference: answer in reference, False),  # no answer in words
+        (True, lambda answer, reference: (answer == "yes") == reference, False),
+    ],
+)
+def test_a_wrong_answer_questions_the_grade_only_if_the_reference_would_be_wrong_too(answer, grade, is_wrong):
+    task = tl.general("How many legs?", answer=answer, grade=grade)
+    made = run(tl.OneAnswer(), task, says_26)
+    sweep = swept(tl.OneAnswer(), [task, tl.general("How many?", answer=26, grade="number")], says_26)
+    says = "the grade calls the reference itself wrong: got "
+    for text in (repr(made), text_of(made._repr_html_()), repr(sweep), text_of(sweep._repr_html_())):
+        assert (says in text) is is_wrong
+    assert (f"! 1 of 2 runs: {says}{str(answer)!r} for {answer!r}" in repr(sweep)) is is_wrong
+
+
+def test_an_evaluator_of_the_package_misses_no_return():
+    made = run(tree(evaluate="likelihood", propose=tl.Sample(count=3)), HAND, "sim/game24")
+    assert "! 15 of 15 scores unreadable thoughts" in text_of(repr(made))
+    assert "returned None" not in str(tl.diagnose(made))
+
+
+def test_the_diagnosis_shows_an_unreadable_reply():
+    made = run(tree(), tl.general("How many?"), says_26_and_scores_it_8)
+    assert "could not be read, such as 'score: 8': a score is from 0 to 1." in str(tl.diagnose(made))
+
+
 def swept(strategy, tasks, model="sim/game24", **options):
     return wait(tl.Lab(model, runs=None).sweep(strategy, tasks, **options))
 
@@ -137,14 +211,15 @@ def swept(strategy, tasks, model="sim/game24", **options):
 @pytest.mark.parametrize(
     ("strategy", "options", "says"),
     [
-        (tree(evaluate=forgot_return), {}, "! 2 of 2 runs: 30 of 30 scores unreadable"),
+        (tree(evaluate=forgot_return), {}, f"! 2 of 2 runs: 30 of 30 {FORGOT}"),
         (tree(), {"budget": tl.Budget(calls=3)}, "! 2 of 2 runs: spent the budget of calls"),
         (
             tree(temperature=0, propose=tl.Sample(count=5)),
             {},
             "! 2 of 2 runs: 40 of 50 propose calls repeat a request at temperature 0",
         ),
-        ([tree(), tree(evaluate=forgot_return)], {}, "! 2 of 4 runs: 30 of 30 scores unreadable"),
+        (tl.ChainOfThought(temperature=0), {"repeats": 3}, REPEATED),
+        ([tree(), tree(evaluate=forgot_return)], {}, f"! 2 of 4 runs: 30 of 30 {FORGOT}"),
     ],
 )
 def test_a_sweep_counts_the_runs_with_a_mistake(strategy, options, says):

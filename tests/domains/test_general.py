@@ -306,7 +306,8 @@ def test_every_source_gives_the_same_tasks(tmp_path: Path) -> None:
         ("p.jsonl", '{"q": "x", "a": "many"}',
          "p.jsonl line 1: answer must contain a number for grade='number'"),
         ("p.jsonl", '{"q": "\\ud800", "a": 1}', "p.jsonl line 1: Task.question"),
-        ("p.json", '{"q": "x"}', "p.json: the file must contain a list of objects: got an object."),
+        ("p.json", '{"q": "x"}', 'p.json: the file must contain a list of objects: got an object. '
+         'pandas writes one with df.to_json(orient="records").'),
         ("p.json", '[{"q": "x", "a": 1},\n{"a": 1}]',
          "p.json row 2: field 'q' is missing: got the fields 'a'."),
         ("p.json", '[\n{"q" 1}]', "p.json line 2: invalid JSON"),

@@ -728,6 +728,38 @@ def test_a_program_has_no_network():
     assert graded("python", tests, code) == 1.0
 
 
+CHOICES = "Which is a mammal? {}A{} trout {}B{} crow {}C{} bat"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        CHOICES.format(*["", ")"] * 3),
+        CHOICES.format(*["(", ")"] * 3),
+        CHOICES.format(*["\n", ")"] * 3),
+        CHOICES.format(*["\n", "."] * 3),
+    ],
+)
+def test_the_reference_of_a_choice_is_a_label_of_the_question(question):
+    for answer in (2, "2", "D", "c", "bat", "AB"):
+        says = f"a label of the question, A, B, C, for grade='choice': got {str(answer)!r}."
+        with pytest.raises(ValueError, match=re.escape(says)):
+            tl.general(question, answer=answer, grade="choice")
+        with pytest.raises(ValueError, match=rf"^row 1: answer must be {re.escape(says)}"):
+            tl.tasks([{"question": question, "a": answer}], answer="a", grade="choice")
+        assert tl.general(question, answer=answer, grade="exact").reference == answer
+    for label in ("C", "(C)", " C."):
+        assert tl.general(question, answer=label, grade="choice").grade("The answer is C") == 1.0
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Is it so?", "Alice: Hi!\nBob: Hi!", "A. Smith wrote it.", "(A) What is B)?", "See b) and c) there."],
+)
+def test_a_question_without_labels_takes_any_choice(question):
+    assert tl.general(question, answer="yes", grade="choice").grade("Answer: yes") == 1.0
+
+
 def test_references_that_cannot_be_used_are_refused(monkeypatch):
     for grade, reference, needs in (
         ("number", "many", "must contain a number"),

@@ -316,6 +316,33 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
         tl.tasks(tmp_path / "d.parquet")
 
 
+def test_a_question_that_stands_twice_is_named_with_both_lines(tmp_path):
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"q": "2+2?", "a": 4}\n\n{"q": "3+3?", "a": 6}\n{"q": "2+2?", "a": 5}\n')
+    with pytest.warns(UserWarning, match="is the question of") as warned:
+        made = tl.tasks(path, question="q", answer="a", grade="number")
+    (warning,) = warned
+    assert str(warning.message).startswith("p.jsonl line 4 is the question of p.jsonl line 1: ")
+    assert warning.filename == __file__
+    assert len(made) == 3
+    rows = [{"question": "x"}, {"question": "y"}, {"question": "x"}, {"question": "y"}, {"question": "x"}]
+    with pytest.warns(UserWarning, match="^row 3 is the question of row 1 and 2 more: "):
+        tl.tasks(rows)
+
+
+@pytest.mark.parametrize("number", ["1,200", "-3", "$5.50"])
+def test_whole_solutions_of_gsm8k_without_its_format_are_a_warning(number):
+    rows = [{"question": name, "answer": f"3*4=<<3*4=12>>12\n#### {number}"} for name in "xy"]
+    for grade in ("exact", "math"):
+        with pytest.warns(
+            UserWarning, match=r"^row 1 and 1 more: 'answer' is a whole solution\. Use format='gsm8k'\.$"
+        ):
+            tl.tasks(rows, answer="answer", grade=grade)
+    for grade in ("number", None, lambda answer, reference: reference.endswith(answer)):  # which are right
+        tl.tasks(rows, answer="answer", grade=grade)
+    tl.tasks([{"question": "z", "answer": "#### what it is"}], answer="answer", grade="exact")
+
+
 def test_a_format_takes_no_other_fields():
     with pytest.raises(ValueError, match=r"unknown format 'gsm8'; did you mean 'gsm8k'[?]"):
         tl.tasks([], format="gsm8")

@@ -477,9 +477,9 @@ def test_each_view_says_what_it_is(model, tmp_path):
     assert not run.simulated
     tl.figures.plot_tree(run).write_json(tmp_path / "figure")
     for name, write in {
-        "run": run.save_html,
-        "sweep": sweep.save_html,
-        "report": lambda path: report_html(list(sweep.runs()), path),
+        "run.html": run.save_html,
+        "sweep.html": sweep.save_html,
+        "report.html": lambda path: report_html(list(sweep.runs()), path),
         "tree.svg": run.save_figure,
     }.items():
         write(tmp_path / name)

@@ -52,7 +52,9 @@ def test_a_refined_thought_stands_beside_the_one_that_it_rewrites():
 def test_a_thought_at_the_depth_limit_can_be_refined_but_not_expanded():
     made, _ = searched(refining(("0.0", "0.0.0")), depth=2)
     assert made.tree["0.0.1"].source == ("0.0.0",)
-    with pytest.raises(ValueError, match=r"picked '0\.0\.0', which is complete or at the depth limit"):
+    with pytest.raises(
+        ValueError, match=r"'0\.0\.0', which is complete or at the depth limit\. .* state\.open"
+    ):
         searched(refining(("0.0.0", "0.0")), depth=2)
 
 

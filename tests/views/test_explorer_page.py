@@ -168,8 +168,20 @@ def test_a_page_never_replaces_the_run(tmp_path):
     path = made.save(tmp_path / "run.jsonl")
     loaded = tl.load(path)
     before = path.read_bytes()
-    with pytest.raises(FileExistsError, match="is the journal of the run"):
+    with pytest.raises(ValueError, match=r"must end in \.html or \.htm: got .*run\.jsonl'"):
         loaded.save_html(path)
-    with pytest.raises(FileExistsError, match="is the journal of the run"):
+    with pytest.raises(ValueError, match=r"run\.save writes \.jsonl"):
         save_html(made, path, loaded)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["tree.pdf", "tree", "tree.html.gz", "html"])
+def test_a_page_has_the_suffix_of_a_page(name, tmp_path):
+    made = run(tl.ChainOfThought())
+    for write in (made.save_html, lambda path: tl.figures.report_html([made], path)):
+        with pytest.raises(
+            ValueError, match=rf"must end in \.html or \.htm: got .*{name}'.*run\.save_figure"
+        ):
+            write(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+    assert made.save_html(f"{tmp_path}/TREE.HTM").read_bytes().startswith(b"<!doctype html>")

@@ -59,7 +59,7 @@ def test_only_runs_are_shown(tmp_path):
 def test_a_page_never_replaces_a_journal(swept):
     journal = next(swept.folder.glob("*.jsonl"))
     before = journal.read_bytes()
-    with pytest.raises(ValueError, match=r"path must not end in \.jsonl"):
+    with pytest.raises(ValueError, match=r"must end in \.html or \.htm: got .*\.jsonl'"):
         swept.save_html(journal)
     assert journal.read_bytes() == before
 

@@ -30,6 +30,7 @@ from tot_lab.core.reading.json_values import json_of
 from tot_lab.core.records import Decided, Note, describe_stop
 from tot_lab.core.tools import is_of_function, tool_of
 from tot_lab.core.tree import Node, format_score
+from tot_lab.record.doubts import unreadable_example
 from tot_lab.record.losses import is_truncated
 from tot_lab.record.run import UNREADABLE, Run
 
@@ -471,7 +472,9 @@ def _unreadable(facts: _Facts) -> Iterator[Finding]:
     partly = [node for node in evaluated if not node.unreadable and None in node.samples]
     if wholly or partly:
         more = f", of {len(partly)} in part" if partly else ""
-        text = f"The evaluation of {len(wholly)} of {_count(evaluated, 'thought')} could not be read{more}."
+        thoughts = f"{len(wholly)} of {_count(evaluated, 'thought')}"
+        example = unreadable_example(facts.run, wholly)
+        text = f"The evaluation of {thoughts} could not be read{more}{example}."
         yield Finding("unreadable_scores", text, _of([*wholly, *partly]))
 
 

@@ -375,8 +375,8 @@ def _doubts(sweep: Sweep) -> Iterator[str]:
         ended = [Doubt(describe_stop(row.stop))] if row.stop and halts(row.stop) and not row.error else []
         for doubt in (*ended, *row.doubts):
             found.setdefault(doubt.text, []).append(doubt)
-    for text, doubts in found.items():
-        whole = Doubt(text, sum(one.number for one in doubts), sum(one.of for one in doubts))
+    for doubts in found.values():
+        whole = doubts[0]._replace(number=sum(one.number for one in doubts), of=sum(one.of for one in doubts))
         yield f"{len(doubts):,} of {len(sweep.rows):,} runs: {whole}"
 
 

@@ -78,12 +78,14 @@ class Namespace:
         return {**own, **places(self._modules)}
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return dir(self)
+        if name.startswith("_"):  # such as `__file__`, of which tools ask every entry of `sys.modules`
+            raise AttributeError(f"tl.{self.__name__} has no {name!r}")
         known = self.places()
         if name in known:
             value = imported(known[name])
-        elif not name.startswith("_") and (
-            component := registry.load_installed(self._brought().get(name, ""), self._group)
-        ):
+        elif component := registry.load_installed(self._brought().get(name, ""), self._group):
             value = component.value
         else:
             raise no_name(f"tl.{self.__name__}", name, dir(self))

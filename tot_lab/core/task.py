@@ -7,6 +7,8 @@ is the list of thoughts from the first step to a node; the root is not a step.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import wraps
+from inspect import isfunction
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -268,6 +270,31 @@ class Rules:
         return False
 
 
+_ACCEPTED: Mapping[str, Callable[[Any], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "str | None": lambda value: isinstance(value, str | None),
+    "float | None": lambda value: value is None or hasattr(value, "__float__"),
+    "list[str]": lambda value: (
+        isinstance(value, list | tuple | None) and all(isinstance(one, str) for one in value or ())
+    ),
+}
+
+
+def _checked(method: Callable[..., Any], returns: str) -> Callable[..., Any]:
+    """`method`, which raises an error if it returns something else: it would fail far from there."""
+
+    @wraps(method)
+    def checked(self: Domain, *args: Any, **kwargs: Any) -> Any:
+        value = method(self, *args, **kwargs)
+        if not _ACCEPTED[returns](value):
+            raise TypeError(
+                f"{type(self).__name__}.{method.__name__} must return {returns}: got {value!r:.80}."
+            )
+        return value
+
+    return checked
+
+
 class Domain(Prompts, Readers, Rules, Part):
     """What a search needs to know about a family of tasks. The defaults suit any question.
 
@@ -282,6 +309,14 @@ class Domain(Prompts, Readers, Rules, Part):
 
     player: ClassVar[str] = "sim/general"
     """Name of the simulated model that knows the prompts of this domain."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, method in [*vars(cls).items()]:
+            known = getattr(getattr(Domain, name, None), "__annotations__", {})
+            if isfunction(method) and known.get("return") in _ACCEPTED:
+                setattr(cls, name, _checked(method, known["return"]))
 
     @classmethod
     def task_factory(cls) -> Callable[..., Task] | None:

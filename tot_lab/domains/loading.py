@@ -6,6 +6,7 @@ model is called.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -86,7 +87,9 @@ def tasks(
             reference = None if answer is None else _reference(row[answer])
             return task_of(domain, text, reference, id="" if id is None else str(row[id]))
 
-    made, empty = [], []
+    made = []
+    known: dict[tuple[str, str], str] = {}
+    doubtful: dict[str, list[str]] = {}  # what is wrong, and with which rows
     for number, (where, row) in enumerate(rows(source), 1):
         if not isinstance(row, Mapping):
             raise ValueError(f"{where}: a row must be an object with fields: got {kind_of(row)}.")
@@ -96,13 +99,21 @@ def tasks(
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         if answer is not None and task.reference is None:
-            empty.append(where)
+            doubtful.setdefault(f"{answer!r} is empty: not graded.", []).append(where)
+        if grade in ("exact", "math") and _GSM8K.search(str(task.reference)):
+            doubtful.setdefault(f"{answer!r} is a whole solution. Use format='gsm8k'.", []).append(where)
+        first = known.setdefault((task.question, repr(task.data)), where)
+        if first != where:
+            doubtful.setdefault("each counts as a task.", []).append(f"{where} is the question of {first}")
     if not made:
         raise ValueError(f"{source if isinstance(source, str | Path) else 'source'} has no rows.")
-    if empty:
-        more = f" and {len(empty) - 1:,} more" if len(empty) > 1 else ""
-        warnings.warn(f"{empty[0]}{more}: {answer!r} is empty: not graded.", UserWarning, stacklevel=2)
+    for what, places in doubtful.items():
+        more = f" and {len(places) - 1:,} more" if len(places) > 1 else ""
+        warnings.warn(f"{places[0]}{more}: {what}", UserWarning, stacklevel=3)  # in `with_example`
     return made
+
+
+_GSM8K = re.compile(r"^#### ?[-$\d.,]+\s*\Z", re.MULTILINE)
 
 
 def _format_named(name: str) -> Callable[[Row], Task]:

@@ -143,7 +143,10 @@ def _json_list(name: str, text: str) -> Iterator[_Located]:
         if len(lists) == 1:
             found = lists[0]  # such as the examples of a BIG-bench task
     if not isinstance(found, list):
-        raise ValueError(f"{name}: the file must contain a list of objects: got {kind_of(found)}.")
+        raise ValueError(
+            f"{name}: the file must contain a list of objects: got {kind_of(found)}. pandas writes one with "
+            'df.to_json(orient="records").'
+        )
     yield from _number_rows(found, f"{name} ")
 
 

@@ -7,14 +7,16 @@ its runs, with their counts added up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from tot_lab.core.calls import Call
 from tot_lab.core.purposes import OTHER, role_of
+from tot_lab.core.records import Note
+from tot_lab.core.tree import Node
 from tot_lab.record.losses import LARGE, ByRole, Losses
-from tot_lab.record.run import NO_EVALUATOR, Run
+from tot_lab.record.run import NO_EVALUATOR, Run, replies_of
 
 
 class Doubt(NamedTuple):
@@ -22,32 +24,62 @@ class Doubt(NamedTuple):
 
     Attributes:
         text: A clause, in which `{}` stands for the numbers.
+        example: The end of the clause, about one of them.
     """
 
     text: str
     number: int = 1
     of: int = 1
+    example: str = ""
 
     def __str__(self) -> str:
-        return self.text.replace("{}", f"{self.number:,} of {self.of:,}")
+        return self.text.replace("{}", f"{self.number:,} of {self.of:,}") + self.example
 
 
 def doubts_of(run: Run, losses: ByRole | None) -> tuple[Doubt, ...]:
     """Return the doubts about a run with these `losses`. Time is linear in its size."""
     found = []
-    if losses is not None and not losses.get("evaluate", Losses()).unreadable:  # which says the same
-        judged = [node for node in run.tree if node.by not in NO_EVALUATOR]
-        unreadable = sum(node.unreadable for node in judged)
-        if unreadable > LARGE * len(judged):
-            found.append(Doubt("{} scores unreadable", unreadable, len(judged)))
-    found += _repeated_samples(run)
-    if _is_unsolvable(run):
-        found.append(Doubt("no answer to the question can be right"))
-    return tuple(found)
+    judged = [node for node in run.tree if node.by not in NO_EVALUATOR]
+    unreadable = [node for node in judged if node.unreadable]
+    if losses is not None and len(unreadable) > LARGE * len(judged):
+        example = unreadable_example(run, unreadable)
+        if not losses.get("evaluate", Losses()).unreadable:
+            found.append(Doubt("{} scores unreadable", len(unreadable), len(judged), example))
+        elif example:  # the losses say how many
+            found.append(Doubt("unreadable scores", example=example))
+    return (*found, *_repeated_samples(run), *_unjust_grades(run))
+
+
+def unreadable_example(run: Run, nodes: Sequence[Node]) -> str:
+    """Return why the first of `nodes` has no score, as the end of a clause. "" if that is not recorded."""
+    if not nodes or "calls" in run.header.unknown:
+        return ""
+    node, replies = nodes[0], replies_of(run.lines)
+    for line in run.lines_of(Call):
+        reply = replies.get(line.p)
+        if not isinstance(call := line.e, Call) or reply is None or reply.error is not None:
+            continue
+        if call.node == node.id and role_of(call.purpose) == "evaluate":
+            text = reply.text.strip()
+            shown = repr(text if len(text) <= 60 else f"{text[:59]}…")
+            return f", such as {shown}{_wanted(run) if call.purpose == 'value' else ''}"
+    if node.samples or any(isinstance(note, Note) and note.at == node.id for note in run.events):
+        return ""
+    return f": evaluator {node.by!r} returned None (is a `return` missing?)"
+
+
+def _wanted(run: Run) -> str:
+    """Return what an evaluator of the run's domain must reply, as the end of a clause."""
+    with suppress(Exception):  # of a file's task
+        labels = run.task and [*run.task.domain.value_labels]
+        return f": a value is {', '.join(labels)}" if labels else ": a score is from 0 to 1"
+    return ""
 
 
 def _repeated_samples(run: Run) -> Iterator[Doubt]:
-    """Yield, for each role, the repeated requests at temperature 0 if they are half of its calls."""
+    """Yield, for each role, the repeated requests at temperature 0 if they are half of its calls, and whether
+    the whole run repeats another one.
+    """
     calls: Counter[str] = Counter()
     repeats: Counter[str] = Counter()
     asked: dict[tuple[str, ...], tuple[int, tuple[int, ...]]] = {}
@@ -62,12 +94,18 @@ def _repeated_samples(run: Run) -> Iterator[Doubt]:
     for role, number in repeats.items():
         if number and 2 * number >= calls[role]:
             yield Doubt(f"{{}} {role} calls repeat a request at temperature 0", number, calls[role])
+    if run.header.repeat and asked and len(asked) + repeats.total() == calls.total():
+        yield Doubt("a repeat with all calls at temperature 0 asks what the first run asked")
 
 
-def _is_unsolvable(run: Run) -> bool:
-    """Whether the domain knows, without a long search, that no answer is right."""
-    with suppress(Exception):  # of a file's task, or of a user's domain
+def _unjust_grades(run: Run) -> Iterator[Doubt]:
+    """Yield why a wrong answer says little: no answer can be right, or the reference would be wrong too."""
+    with suppress(Exception):  # of a file's task, of a user's domain, or of a function that grades
         task = run.task
-        if task is not None and task.domain.is_bounded(task) and not run.waits_for_grading:
-            return run.correct is False and task.domain.solvable(task, task.steps) is False
-    return False
+        if task is not None and not run.waits_for_grading and run.correct is False:
+            if task.domain.is_bounded(task) and task.domain.solvable(task, task.steps) is False:
+                yield Doubt("no answer to the question can be right")
+            right = task.domain.expected(task)
+            if type(right) in (str, int, float) and run.grades([str(right)]) not in ([None], [1.0]):
+                example = f": got {str(right)!r} for {right!r}"
+                yield Doubt("the grade calls the reference itself wrong", example=example)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from html import escape
+from pathlib import Path
 
 from tot_lab.views.figures.theme import printable
 
@@ -24,3 +26,13 @@ def html_head(title: str, style: str, policy: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(printable(title))}</title><style>{style}</style></head><body>"
     )
+
+
+def html_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a page. Raises `ValueError` if it does not end in `.html` or `.htm`."""
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise ValueError(
+            f"path of a page must end in .html or .htm: got {os.fspath(path)!r}. run.save writes .jsonl, "
+            "run.save_figure .svg, .pdf and .png, sweep.save .parquet, .csv and .tex."
+        )
+    return Path(path)

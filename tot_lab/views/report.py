@@ -39,7 +39,7 @@ from tot_lab.views.figures.theme import (
     themed,
 )
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
-from tot_lab.views.html_page import END, html_head
+from tot_lab.views.html_page import END, html_file, html_head
 from tot_lab.views.markdown import text_to_html
 from tot_lab.views.tree_svg import svg_url, tree_svg
 
@@ -365,7 +365,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
         f"<tbody>{''.join(_cells('td', row) for row in rows)}</tbody></table></div>"
         f"<h2>Runs</h2>{''.join(_section(*one) for one in summaries)}{END}"
     )
-    return write_whole(path, page.encode())
+    return write_whole(html_file(path), page.encode())
 
 
 def _format_tools(carried_out: Sequence[CallRow]) -> str:

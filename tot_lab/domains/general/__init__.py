@@ -20,7 +20,7 @@ from tot_lab.core.reading.choices import stated_choice
 from tot_lab.core.reading.mathematics import last_number
 from tot_lab.core.reading.values import verdict
 from tot_lab.core.task import Domain, Path, Task
-from tot_lab.domains.general.graders import GRADERS, choices_of
+from tot_lab.domains.general.graders import GRADERS, check_label, choices_of
 
 __all__ = ["General", "Grading", "general", "task_of"]
 
@@ -301,6 +301,8 @@ def task_of(domain: General, question: str, reference: Any, **others: Any) -> Ta
             shown = repr(str(reference)[:80])
             message = f"answer {grader.needs} for grade={domain.grading!r}: got {shown}. {problem}"
             raise ValueError(message.strip())
+        if domain.grading == "choice" and "data" not in others:
+            check_label(question, str(reference))
     return Task(domain=domain, question=question, reference=reference, **others)
 
 

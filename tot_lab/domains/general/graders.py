@@ -125,6 +125,19 @@ def choices_of(task: Task) -> Mapping[str, str]:
     return dict.fromkeys([*_LETTERS, *reference], "")
 
 
+_LABEL = re.compile(r"(?:^|[\s(])([A-Z])(?:\)|(?<=^.)\.)\s", re.MULTILINE)
+
+
+def check_label(question: str, reference: str) -> None:
+    """Raise `ValueError` if `reference` is not a label, such as `A)`, of the choices in `question`."""
+    labels = dict.fromkeys(_LABEL.findall(question))
+    if len(labels) > 1 and _LETTERS.startswith("".join(labels)) and _bare(reference) not in labels:
+        raise ValueError(
+            f"answer must be a label of the question, {', '.join(labels)}, for grade='choice': got "
+            f"{reference[:80]!r}. Use grade='exact' for other answers."
+        )
+
+
 def _bare(text: str) -> str:
     return text.strip(" \t\r\n*_`\"'()[].:")
 

@@ -296,7 +296,10 @@ class _Run:
             firsts.append(group[0])
         for id in firsts:
             if id in closed:
-                raise ValueError(f"search {name!r} picked {id!r}, which is complete or at the depth limit")
+                raise ValueError(
+                    f"search {name!r} picked {id!r}, which is complete or at the depth limit. Pick only from "
+                    "state.open(ids)."
+                )
         if len(set(firsts)) < len(firsts):
             raise ValueError(f"search {name!r} picked a thought twice at once: got {firsts}")
         many = type(pick.count) is not int and isinstance(pick.count, Sequence)  # the latter alone is slow

@@ -28,7 +28,7 @@ from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
 from tot_lab.views.explorer.recording import Recording, about_of, facts_of
 from tot_lab.views.figures.theme import themed
-from tot_lab.views.html_page import END, html_head
+from tot_lab.views.html_page import END, html_file, html_head
 
 BUNDLE = Path(__file__).parent / "static" / "explorer.js"
 
@@ -52,12 +52,9 @@ def save_html(run: Run, path: str | os.PathLike[str], other: Run | None = None) 
         other: A second run. The page compares it with the first.
 
     Raises:
-        FileExistsError: `path` is the journal of one of the runs.
+        ValueError: `path` does not end in `.html` or `.htm`.
     """
-    for shown in filter(None, (run, other)):
-        if shown.path is not None and Path(path).resolve() == shown.path.resolve():
-            raise FileExistsError(f"{path} is the journal of the run. Choose another path for the page.")
-    return write_whole(path, page(run, *(() if other is None else (other,))))
+    return write_whole(html_file(path), page(run, *(() if other is None else (other,))))
 
 
 @gc_paused()

@@ -20,6 +20,7 @@ from tot_lab.views.explorer.page import assembled, compressed_script, json_scrip
 from tot_lab.views.explorer.recording import Recording, facts_of
 from tot_lab.views.explorer.saved import frame
 from tot_lab.views.figures.points import note_model
+from tot_lab.views.html_page import html_file
 
 PACK = 2_000_000
 """Approximate number of characters of the runs in a block before compression. The prompts of a sweep are much
@@ -42,11 +43,9 @@ def save_html(runs: Any, path: str | os.PathLike[str]) -> Path:
 
     Raises:
         TypeError: `runs` is something else.
-        ValueError: `path` ends in `.jsonl`, as the journals of runs do.
+        ValueError: `path` does not end in `.html` or `.htm`.
     """
-    if Path(path).suffix == ".jsonl":
-        raise ValueError(f"path must not end in .jsonl, which journals have: got {path}. Use NAME.html.")
-    return write_whole(path, sweep_page(runs))
+    return write_whole(html_file(path), sweep_page(runs))
 
 
 class SweepExplorer:
