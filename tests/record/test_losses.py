@@ -345,6 +345,7 @@ def table_of(*settings, **more):
 DRAWN = {
     "plot_sweep": {"x": "beam_width"},
     "plot_heatmap": {"x": "beam_width", "y": "setting"},
+    "plot_importance": {"settings": ["beam_width", "way"]},
 }
 
 
