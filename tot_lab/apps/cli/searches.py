@@ -297,7 +297,7 @@ def _name(gateway: Gateway) -> str:
 
 
 async def describe_estimate(sweep: Sweep, pilot: int | None) -> str:
-    """Describe what a sweep still has to use, after `pilot` tasks if it is given."""
+    """Describe the usage that a sweep has left, estimated from `pilot` tasks if that is given."""
     with argument_errors():
         estimate = await estimate_sweep(sweep, pilot or 0)
     free = ", a simulated model: free" if isinstance(sweep.runner.gateway.model, Simulated) else ""
