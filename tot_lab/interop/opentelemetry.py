@@ -36,8 +36,8 @@ from tot_lab.record.journal import Header
 from tot_lab.record.run import Run, expect_run
 
 # A receiver of OTLP over HTTP: spans in protobuf, and their scores if the receiver is Phoenix. Any
-# response that does not accept the spans is an error: another status, a redirect, a web page, spans that were rejected. No
-# error shows credentials.
+# response that does not accept the spans is an error: another status, a redirect, a web page, rejected spans.
+# No error shows credentials.
 
 
 TRACES, SCORES = "/v1/traces", "/v1/span_annotations"

@@ -184,7 +184,7 @@ class RunSpans:
         start, end = self._times[node.id]
         events: list[Event] = []
         for time_of, scored in [(line.t, line.e) for _, line in lines]:
-            if not isinstance(scored, Scored) or scored.by == "root":  # set when a search begins: not an evaluation
+            if not isinstance(scored, Scored) or scored.by == "root":  # a root is not evaluated
                 continue
             label = "scored" if scored.score is not None else "unreadable"
             by = scored.by or "value"

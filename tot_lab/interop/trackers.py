@@ -1,4 +1,4 @@
-"""Sweeps in experiment trackers: one run of the tracker for the sweep, and a run below it for each run of the sweep.
+"""Sweeps in experiment trackers: a run of the tracker for the sweep, and below it one per run of the sweep.
 
 The tracker receives the table `sweep.df()`: the columns that identify a run and its settings as parameters,
 numbers as metrics, and other texts as tags. The run for the sweep has the success rate of each setting with
@@ -28,7 +28,7 @@ LONGEST = 500
 
 
 class _Tracked(NamedTuple):
-    """A run of a tracker. `texts` are the results that are not numbers, and `write` writes the artifacts into a folder."""
+    """A run of a tracker. `texts` are results too, and `write` writes its artifacts into a folder."""
 
     id: str
     name: str
@@ -92,7 +92,7 @@ def mlflow(sweep: Sweep) -> str:
                 with tempfile.TemporaryDirectory() as folder:
                     one.write(Path(folder))
                     tracker.log_artifacts(folder, "tot_lab")
-                tracker.set_tag("tot_lab.digest", one.digest)  # last, so that an interrupted run is sent again
+                tracker.set_tag("tot_lab.digest", one.digest)  # last: an interrupted one is sent again
             yield active.info.run_id
             status = "FAILED" if one.failed else "FINISHED"
         finally:

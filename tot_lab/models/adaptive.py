@@ -1,9 +1,9 @@
 """The rule that finds how many concurrent requests an endpoint should get.
 
 It uses no clock and no I/O: `AdaptiveLimiter` (limits.py) reports requests to `AdaptiveLimit` and obeys
-`value`. Requests count only if they were sent while the limit was reached, because the replies to a strategy with few
-calls say nothing about the server. `_Window` measures the throughput of one limit, and the generator `_limits` decides
-which limit is measured next.
+`value`. Requests count only if they were sent while the limit was reached, because a strategy with few calls
+shows nothing about the server. `_Window` measures the throughput of one limit, and the generator `_limits`
+decides which limit is measured next.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ class AdaptiveLimit:
       almost nothing.
     - *Back-off.* A refusal undoes a step up, and otherwise halves the limit, at most once per round trip:
       no other counts until the requests above the new limit have ended. One 429, 503 or 529 is a refusal.
-      Broken connections and time-outs count as one only if a quarter of the requests fail, and at least four. Failures
-      that are as frequent at another limit do not count.
+      Broken connections and time-outs count as one only if a quarter of the requests fail, and at least four.
+      Failures that are as frequent at another limit do not count.
     - *Below a refused limit* growth is a binary search, and stops an eighth below it.
     - *Probes.* The limit is then held. A step up and a step down are tried in turn, less often after each
       unsuccessful probe, and at once if the latency rose or fell by half in two measurements in a row.
@@ -315,8 +315,8 @@ class AdaptiveLimit:
             hold = min(2 * hold, LONGEST_HOLD) if limit == held else HOLD
 
     def _next(self, limit: int, direction: int, probes: bool) -> int | None:
-        """Return the limit to try after `limit`, or `None`. Below a refused limit it is halfway to that one. If
-        this is too small a step, only a probe goes on, by an eighth.
+        """Return the limit to try after `limit`, or `None`. Below a refused limit it is halfway to that one.
+        If this is too small a step, only a probe goes on, by an eighth.
         """
         if direction < 0:
             return limit // 2 or None

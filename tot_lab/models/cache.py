@@ -38,7 +38,8 @@ Mode = Literal["auto", "off", "refresh", "replay"]
 
 `auto` calls the model only for unknown calls. `off` calls the model for every call and caches nothing.
 `refresh` calls the model once for every call and stores the replies beside the old ones. `replay` never calls
-the model, and an unknown call is an error. The exception is a simulated model without a cache, which computes its replies.
+the model, and an unknown call is an error. The exception is a simulated model without a cache, which computes
+its replies.
 """
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -132,11 +133,11 @@ class Cache:
             yield stored_in(key, data).reply
 
     def held(self, keys: Collection[str]) -> Collection[str]:
-        """Return those of `keys` that may have an entry: all of them if several stores would have to be read."""
+        """Return those of `keys` that may have an entry: all of them if there are several stores."""
         return keys if self.newest is None or len(self.stores) > 1 else self.newest.held(keys)
 
     async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | None:
-        """Return the decoded entry of `stored`. A worker of a distributed sweep asks another process for it."""
+        """Return the entry that `stored` decodes. A worker of a distributed sweep asks another process."""
         found = self.stored(key, weights)
         return found and found[1]
 
@@ -288,7 +289,7 @@ class Cached:
         self.mode = mode
         self.weights = weights
         self._assumed: Weights = {}
-        """The weights of the first reply if the server reports none, so that those of several are not mixed."""
+        """The weights of the first reply if the server reports none: replies of several are not mixed."""
         self._has_warned = False
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
@@ -333,8 +334,8 @@ class Cached:
         await self.inner.answer_each(asked, give)
 
     async def _known(self, key: str) -> Stored | None:
-        """Return the entry under `key` by the weights that the server reports or, if it reports none, by those
-        of the first reply. Warns if there are entries by other weights.
+        """Return the entry under `key` by the weights that the server reports or, if it reports none, by
+        those of the first reply. Warns if there are entries by other weights.
         """
         reported = await self.weights.now()
         meant = reported or self._assumed

@@ -59,7 +59,7 @@ async def _new_session(loop: asyncio.AbstractEventLoop) -> ClientSession:
 
     session = _SESSIONS[loop] = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTING),  # the driver limits the time of a call
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTING),  # the driver limits calls
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         headers={"Accept-Encoding": "identity"},

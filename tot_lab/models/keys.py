@@ -122,7 +122,7 @@ class Requests:
         return known
 
     def remember(self, call: Call) -> None:
-        """Keep the request of `call` from its first use on. `forget` must follow when the call is answered."""
+        """Keep the request of `call` from its first use on. `forget` must follow once it is answered."""
         self._on_their_way[id(call)] = None
 
     def forget(self, call: Call) -> None:

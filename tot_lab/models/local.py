@@ -44,8 +44,8 @@ class Local(Endpoint):
     A call with a seed gets the same text again as long as `slots` is 1; with more slots, calls in one batch
     change each other's rounding. Text that prompts share before their last paragraph is processed once,
     and its state is kept in temporary files of at most 1 GiB (`tot_lab.models.prefixes`). Calls one at a time
-    without a seed reuse whatever beginning the slot already holds, which llama.cpp does by itself. The slot of a call
-    is chosen for it: `id_slot` in `options` is recorded as dropped.
+    without a seed reuse whatever beginning the slot already holds, which llama.cpp does by itself. The slot
+    of a call is chosen for it: `id_slot` in `options` is recorded as dropped.
 
     Tools reach a model only if the chat template of its weights supports them. Otherwise, as with
     smollm2-135m, they are recorded as dropped; the prompts of the strategies describe them too.
@@ -215,7 +215,7 @@ class _Server:
         return self._takes_tools is not False
 
     def start(self) -> Prefixes:
-        """Return the object that answers calls, and start the server if needed. Blocks while the weights are loaded.
+        """Start the server if needed, and return the object that answers calls. Blocks while weights load.
 
         Callers that waited for a failed start get its error and do not start the server again.
 

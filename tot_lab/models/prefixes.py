@@ -2,10 +2,10 @@
 
 llama.cpp reuses the beginning of a prompt that a slot holds, so calls one at a time process it once. Two
 kinds of calls do not: those made at the same time, since each slot processes it for itself, and those with a
-seed, which must not reuse it, since the calls before would change the rounding of their replies. For both, the paragraphs before the
-last one are processed first, the state of the slot is saved to a file, and it is restored for all calls that
-begin in the same way. Each state is computed from the one of the beginning before it, in the same steps, so a
-call with a seed starts from the same bits whatever came before.
+seed, which must not reuse it, since the calls before would change the rounding of their replies. For both,
+the paragraphs before the last one are processed first, the state of the slot is saved to a file, and it is
+restored for all calls that begin in the same way. Each state is computed from the one of the beginning before
+it, in the same steps, so a call with a seed starts from the same bits whatever came before.
 
 References:
     llama.cpp, tools/server/README.md: `id_slot`, `cache_prompt`, and `POST /slots/{id_slot}` with `save` and
@@ -156,7 +156,7 @@ class Prefixes:
             if not is_exact:
                 await asyncio.sleep(WAITING)  # calls of one turn of a search arrive together
                 if sum(one.text == request.text for one in self._alive()) > 1:
-                    # No text of `beginnings_of` ends with an empty line, so no call with a seed uses this one.
+                    # No text of `beginnings_of` ends with an empty line, so no call with a seed uses this.
                     beginnings.append(Beginning(_without_reply(call), f"{request.text}\n\n"))
         while not self._took_slot(request):
             await asyncio.sleep(WAITING)

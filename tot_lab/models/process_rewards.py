@@ -1,7 +1,7 @@
 """Process reward models in the formats that they are published with, each served by vLLM.
 
-Each part turns the conversation of a reward call into the text that its authors' code gives the model, to the byte.
-It reads the reward of each step as that code does.
+Each part turns the conversation of a reward call into the text that its authors' code gives the model,
+to the byte. It reads the reward of each step as that code does.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class _Labeller(VLLMReward):
     def _chance(self, reported: Any) -> float:
         """Return the probability of `+` among the two labels.
 
-        A label that the server does not report is at most as likely as the least likely token that it reports.
+        A label that the server does not report is at most as likely as the least likely one that it reports.
         It counts as impossible if that changes the reward by less than a rounding error.
         """
         try:

@@ -84,9 +84,9 @@ class ChatEndpoint(Endpoint):
     kind: ClassVar[str] = ""
 
     api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
-    """`None` means the provider's environment variable, such as `OPENAI_API_KEY`, and "" means no key. The key is
-    neither recorded nor shown. A model in the strategy of a loaded run sends the key of the environment
-    only to this machine and to the provider's own service.
+    """`None` means the provider's environment variable, such as `OPENAI_API_KEY`, and "" means no
+    key. The key is neither recorded nor shown. A model in the strategy of a loaded run sends the key of the
+    environment only to this machine and to the provider's own service.
     """
 
     context_window: Annotated[int, Field(ge=1)] | None = None
@@ -159,7 +159,7 @@ class ChatEndpoint(Endpoint):
         With several calls, one that the model refused gets a reply with an error.
 
         Raises:
-            Failure: If the request failed, or the server marks replies as failed; its `replies` are the others.
+            Failure: If the request failed, or the server marks replies as failed; `replies` holds the others.
         """
         if self._is_list(calls):
             return await self._listed(calls, observer)
@@ -305,7 +305,7 @@ class ChatEndpoint(Endpoint):
     def _shares(
         self, answers: Answers, calls: Sequence[Call], observer: CallObserver
     ) -> tuple[list[Share], str]:
-        """Return the usage of each reply, and the reported usage if it cannot be true. Charges the observer."""
+        """Return the usage of each reply, and the reported one if it cannot be true. Charges the observer."""
         choices = answers.choices[: len(calls)]
         reported: str = getattr(answers.usage, "reported", "")
         shares = [Share()] * len(choices)

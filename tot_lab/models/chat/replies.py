@@ -216,7 +216,7 @@ class ToolPieces:
 
     @property
     def arguments(self) -> str:
-        """The arguments. Some servers repeat the earlier ones in each piece, or send all of them again in the last."""
+        """The arguments. Some servers repeat earlier text in each piece, or all of it in the last."""
         first, last = self._pieces[:1], self._pieces[-1:]
         repeats = last and last[0].startswith(first[0]) and _canonical(last[0]) is not None
         return "".join(last if repeats else self._pieces)

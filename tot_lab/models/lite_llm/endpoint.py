@@ -288,8 +288,8 @@ class LiteLLM(ChatEndpoint):
         return call.seed is None and self.provider in _TAKE_N and self._takes_n
 
     async def problem(self) -> str | None:
-        """Describe a missing key, an unknown provider, or a custom server that does not answer. The service of
-        a provider is not contacted.
+        """Describe a missing key, an unknown provider, or a custom server that does not answer. The service
+        of a provider is not contacted.
         """
         if self.is_hosted:
             return await problem_of_service(self.name, self.provider, has_key=self.api_key is not None)
@@ -345,7 +345,7 @@ class LiteLLM(ChatEndpoint):
 
     def cached_beginning(self, call: Call) -> str | None:
         """Return the beginning of the prompt that the provider is asked to cache, since calls of a search
-        often share all but the last paragraph. `None` if it caches without a request, or no text as short as this.
+        often share all but the last paragraph. `None` if it caches unasked, or not so short a text.
         """
         if self.provider != "anthropic" or (cut := last_paragraph_of(call)) is None:
             return None
