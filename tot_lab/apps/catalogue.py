@@ -59,10 +59,12 @@ class Catalogue:
         return self.offers[name]
 
     def changed(self, name: object, task: Task, settings: Any = None) -> Strategy:
-        """Return the strategy with that name, changed by `settings`, values by path. `task` bounds its calls.
+        """Return the strategy with that name, with `settings`, which maps paths to values.
+
+        `task` determines how many calls the search can make.
 
         Raises:
-            NotOffered: If there is no such name.
+            NotOffered: If the catalogue has no such name.
             NotAllowed: If a setting is not one of `changeable`, a value is invalid, or the search could make
                 too many calls.
             NotImplementedError: If the domain of the task lacks what the strategy needs.

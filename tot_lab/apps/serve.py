@@ -69,7 +69,8 @@ class Server:
         searches: The searches of the lab.
         catalogue: The strategies on offer.
         make_task: Makes a task from the text of a question.
-        model: The name of the lab's model, which a request to `/v1/NAME/chat/completions` may name.
+        model: The name of the lab's model, which a request to `/v1/NAME/chat/completions` may
+            also give as its model.
         token: What clients must send. `None` lets everybody on this machine in.
     """
 
@@ -185,7 +186,7 @@ class Server:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Answer a request with a search."""
-        if request.content_type != "application/json":  # browsers send others without preflight
+        if request.content_type != "application/json":  # browsers send others without a CORS preflight
             message = f"Content-Type must be application/json: got {request.content_type!r}."
             raise ApiError(415, message)
         asked = Request.read(await request.read())
@@ -394,7 +395,7 @@ def _unexpected(request: web.Request, error: Exception) -> ApiError:
     return ApiError(500, format_error(error), x_should_retry="false")
 
 
-# Who is let in, and for how long.
+# Checks of access, and the server's loop.
 
 
 def _same(given: str, expected: str) -> bool:

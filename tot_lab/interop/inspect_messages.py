@@ -39,7 +39,7 @@ def chat_messages(ai: Any, messages: Sequence[Message], written: Mapping[str, An
     Args:
         ai: The package.
         messages: The messages of the call.
-        written: Earlier replies as messages of Inspect, by id. Their `provider_state` is the id as JSON.
+        written: Replies as Inspect returned them, by id, for messages whose `provider_state` is that id.
     """
     states = [json.loads(message.provider_state or "null") for message in messages]
     known = [written.get(state) if isinstance(state, str) else None for state in states]

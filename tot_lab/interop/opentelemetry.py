@@ -293,8 +293,8 @@ class OpenTelemetry:
     def send(self, run: Run) -> None:
         """Send a run. Sending it again adds nothing.
 
-        A receiver that keeps the first of two spans with the same id shows a run that was interrupted,
-        sent and then resumed as it was when it was interrupted. Delete its trace there first.
+        If an interrupted run was sent and then resumed, a receiver that keeps the first of two spans with the
+        same id goes on to show the interrupted one. Delete its trace there first.
 
         Raises:
             ConnectionError: If the receiver did not accept all of it. The message names the reason.

@@ -20,7 +20,7 @@ SAMPLES = 16
 """Replies that are measured before a decision, or as many as the limit if that is more."""
 
 TRIAL_SECONDS, HOLD_SECONDS = 0.2, 1.0
-"""Shortest measurement of a new limit and of the current one. This process may pause nearly as long."""
+"""Shortest measurement of a new limit and of the current one: this process may pause nearly as long."""
 
 GAIN = 1.1
 """Factor by which the throughput must rise when the limit is doubled, less for a smaller step."""

@@ -137,7 +137,7 @@ class Cache:
         return keys if self.newest is None or len(self.stores) > 1 else self.newest.held(keys)
 
     async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | None:
-        """Return the entry that `stored` decodes. A worker of a distributed sweep asks another process."""
+        """Return the entry that `stored` decodes. Workers of a distributed sweep ask another process."""
         found = self.stored(key, weights)
         return found and found[1]
 
@@ -289,7 +289,7 @@ class Cached:
         self.mode = mode
         self.weights = weights
         self._assumed: Weights = {}
-        """The weights of the first reply if the server reports none: replies of several are not mixed."""
+        """The weights of the first reply, if the server reports none, so that others are not mixed in."""
         self._has_warned = False
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
@@ -334,8 +334,8 @@ class Cached:
         await self.inner.answer_each(asked, give)
 
     async def _known(self, key: str) -> Stored | None:
-        """Return the entry under `key` by the weights that the server reports or, if it reports none, by
-        those of the first reply. Warns if there are entries by other weights.
+        """Return the entry under `key` whose weights are those that the server reports or, without a report,
+        those of the first reply. Warns if there are entries of other weights.
         """
         reported = await self.weights.now()
         meant = reported or self._assumed

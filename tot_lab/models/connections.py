@@ -1,7 +1,7 @@
 """HTTP connections of an event loop, through aiohttp.
 
 All endpoints of a loop share one pool, which is closed together with the loop. Redirects are not followed,
-since they would receive the key, and no response can grow without limit.
+since their targets would receive the key, and no response can grow without limit.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def at_end_of_loop(close: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _new_session(loop: asyncio.AbstractEventLoop) -> ClientSession:
-    """Return the connections of an event loop that has none."""
+    """Open the connection pool of an event loop that has none."""
     import aiohttp  # noqa: PLC0415
 
     session = _SESSIONS[loop] = aiohttp.ClientSession(

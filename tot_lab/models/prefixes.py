@@ -88,8 +88,8 @@ def _without_reply(call: Call) -> Call:
 
 
 class _Cached(Listening):
-    """A call observer that reads the number of cached tokens. `beforehand` is subtracted from what it
-    forwards: the number of those that were processed for this call.
+    """A call observer that reads the number of cached tokens. It forwards that number without `beforehand`,
+    the tokens that were processed for this call.
     """
 
     def __init__(self, observer: CallObserver, beforehand: int = 0) -> None:

@@ -108,7 +108,7 @@ class _Labeller(VLLMReward):
     def _chance(self, reported: Any) -> float:
         """Return the probability of `+` among the two labels.
 
-        A label that the server does not report is at most as likely as the least likely one that it reports.
+        A label that the server does not report is at most as likely as the least likely reported token.
         It counts as impossible if that changes the reward by less than a rounding error.
         """
         try:

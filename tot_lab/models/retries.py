@@ -2,9 +2,9 @@
 
 Only failures that may be temporary are repeated: 408, 409, 429, 5xx, broken connections, and replies that the
 server marks as failed (`chat/failures.py` decides which). Of several samples, only those that failed are
-requested again. The wait is the provider's Retry-After, or it starts at half a second
-and doubles. It is shortened by a random factor, so that many callers do not return at once. The last failure
-becomes a reply with an error and its usage. The usage of earlier ones is noted, and counts for every limit.
+requested again. The wait is the provider's Retry-After, or it starts at half a second and doubles. It is
+shortened by a random factor, so that many callers do not return at once. The last failure becomes a reply
+with an error and its usage. The usage of earlier ones is noted, and counts for every limit.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Hold:
     """A reservation for one request.
 
     Args:
-        most: USD that the request can cost.
+        most: The most USD that the request can cost.
         loop: The event loop of the request.
     """
 
@@ -65,7 +65,7 @@ class SpendLimiter:
         return math.fsum(hold.most for hold in self._held)
 
     async def reserve(self, most: float, observer: CallObserver) -> Hold | None:
-        """Reserve `most` once requests in flight leave room for it. Returns `None` if they cannot make it."""
+        """Reserve `most` once requests in flight leave room. Returns `None` if it is above what is left."""
         hold = Hold(most, loop := asyncio.get_running_loop())
         if self.cap is None:
             return hold
@@ -212,7 +212,7 @@ class _Payment:
             self._settle(self.most if self.hold.is_sent else 0.0)
 
     def _cost_of(self, replies: Sequence[Reply]) -> float:
-        """Return the cost since the last time. A reply without a cost counts as its part of the hold."""
+        """Return the cost since the last call. A reply without a cost adds its part of the reservation."""
         billed = self.observer.paid or 0.0
         self._is_billed = self._is_billed or billed != self._billed
         cost, self._billed = billed - self._billed, billed

@@ -15,9 +15,8 @@
 
 A backend wraps another one and has one method, `answer`. It takes an observer and calls that can be one
 request, and returns one reply per call in the same order. Several calls differ in their sample index, or
-in their prompts if the endpoint has a `list_key`. A failure is a reply with an error,
-except for `Failure`, which an endpoint raises and `Retried` catches. A backend reports what it does as notes
-to the observer.
+in their prompts if the endpoint has a `list_key`. A failure is a reply with an error, except for `Failure`,
+which an endpoint raises and `Retried` catches. A backend reports what it does as notes to the observer.
 
 The layers down to `Batched` also take many samples of one request at a time (`Grouping`), each with its own
 observer. A sample that is cached or in flight goes through `answer` by itself.
@@ -264,10 +263,10 @@ class Endpoint(Part):
     """
 
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """`None` means no limit."""
+    """Maximum number of requests per minute. `None` means no limit."""
 
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """`None` means no limit."""
+    """Maximum number of tokens per minute. `None` means no limit."""
 
     retries: Annotated[int, Field(ge=0)] = 5
     """Repetitions of a request after 408, 409, 429, 5xx, a broken connection, or a reply that the server

@@ -157,7 +157,7 @@ def is_public(ip: IPv4Address | IPv6Address) -> bool:
 
 async def readable(page: bytes, charset: str, *, html: bool, seconds: float) -> str:
     """Return the text of a page, HTML as Markdown, converted by a process that ends if the call is
-    cancelled, and after `seconds`.
+    cancelled, or after `seconds`.
     """
     if html and not (find_spec("bs4") and find_spec("markdownify")):
         raise _needs_extra()
@@ -285,7 +285,7 @@ class Found(NamedTuple):
 
 
 SearchProvider: TypeAlias = Callable[[str, int], Awaitable[Iterable[Found | tuple[str, str, str]]]]
-"""An async function of a query and the number of wanted results."""
+"""An async function of a query and the number of wanted results, which returns the results."""
 
 _FOUND = TypeAdapter(list[Found])
 

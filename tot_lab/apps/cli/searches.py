@@ -274,7 +274,7 @@ def _sweep(args: argparse.Namespace) -> int:
     if args.out is not None:
         print(
             f"table:    {write(sweep, args.out)}"
-        )  # `table` has already printed the warning about lost calls
+        )  # printing the sweep has already shown warnings
     return int(failed == len(sweep.cells) or bool(sweep.in_memory))
 
 

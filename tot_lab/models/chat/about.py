@@ -22,8 +22,8 @@ from tot_lab.models.stack import ServerFacts
 LLAMA_CPP = "llama.cpp"
 
 Facts = dict[str, str]
-"""The known ones of `server`, `version`, `model`, `revision`, `quantization`, `dtype` and `chat_template`,
-the last one as the beginning of its SHA-256.
+"""Known facts by name: `server`, `version`, `model`, `revision`, `quantization`, `dtype`, and `chat_template`
+as the beginning of its SHA-256.
 """
 
 

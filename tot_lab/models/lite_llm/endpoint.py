@@ -345,7 +345,7 @@ class LiteLLM(ChatEndpoint):
 
     def cached_beginning(self, call: Call) -> str | None:
         """Return the beginning of the prompt that the provider is asked to cache, since calls of a search
-        often share all but the last paragraph. `None` if it caches unasked, or not so short a text.
+        often share all but the last paragraph. `None` if it caches by itself, or nothing so short.
         """
         if self.provider != "anthropic" or (cut := last_paragraph_of(call)) is None:
             return None

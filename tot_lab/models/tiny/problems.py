@@ -119,7 +119,7 @@ def _reached_of_many(state: State) -> int:
 
 @cache
 def held_out() -> dict[str, list[list[int]]]:
-    """Return the held-out hands: `game24` lists hands, `countdown` lists a target and its hand each."""
+    """Return the held-out hands: `game24` lists hands, and `countdown` rows of a target and a hand."""
     listed: dict[str, list[list[int]]] = json.loads(Path(__file__).with_name("held_out.json").read_text())
     return listed
 

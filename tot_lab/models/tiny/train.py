@@ -99,8 +99,8 @@ def batch_of(seed: int, step: int, steps: int, rows: int) -> tuple[Any, ...]:
     numbers, which are harder to judge and which searches meet.
 
     Returns:
-        The tokens, their places in their examples, the examples that they belong to, and which of them are
-        learned.
+        The tokens, their places in their examples, the examples that they belong to, and which of them
+        count in the loss.
     """
     examples = Examples(Random(f"{seed} {step}"), whole=0.8 if step >= steps / 2 else 0.0)
     tokens = np.zeros((rows, CONTEXT + 1), np.int32)

@@ -120,7 +120,7 @@ def setting_columns(frame: pandas.DataFrame, settings: Sequence[str] | None) -> 
         settings: The columns of settings. `None` takes the axes of the sweep that the table comes from.
 
     Raises:
-        ValueError: If neither names the columns of settings, or the table lacks one of them.
+        ValueError: If neither `settings` nor the table names the columns, or the table lacks one of them.
     """
     names = axes_of(frame) if settings is None else settings
     if names is None:
