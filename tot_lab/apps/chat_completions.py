@@ -1,7 +1,7 @@
 """The format of OpenAI's chat completions: how to read a request, and how to reply with a run.
 
-A field that a search cannot honour raises an `ApiError` that names it. A run without an answer also raises
-one, and is never an empty reply.
+A field that a search cannot honour leads to an `ApiError` that names it. A run without an answer also leads
+to one, never to an empty reply.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ class Searches:
         self._settle(search)
 
     def _settle(self, search: Search) -> None:
-        """Remember a run that has ended without a client that received its outcome, for a retry."""
+        """Keep a run that ended before any client received its outcome, for a retry."""
         if not search.task.done() or search.followers or search.is_answered:
             return
         failed = not search.task.cancelled() and search.task.exception() is not None

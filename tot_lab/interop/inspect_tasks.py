@@ -62,7 +62,7 @@ class InspectTask(General):
         return self._graded(answer)
 
     def is_bounded(self, task: Task) -> bool:
-        """Return `False`: a scorer may do anything."""
+        """Return `False`: a scorer may be slow."""
         return False
 
 

@@ -29,7 +29,7 @@ KEPT = 0.95
 """Share of the throughput that must remain at half the limit for the smaller limit to be preferred."""
 
 CHANGED = 1.5
-"""Factor by which the latency must change for a probe before its time."""
+"""Factor by which the latency must change to start a probe early."""
 
 COMPARED, REMEMBERED = 8, 128
 """Requests at a limit before its failures are compared, and before older requests count half."""

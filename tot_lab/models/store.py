@@ -341,7 +341,7 @@ class Store:
             raise self._damaged(error) from error
 
     def held(self, keys: Collection[str]) -> Collection[str]:
-        """Return those of `keys`, at most 100, that may have an entry. Raises `CacheError`."""
+        """Return those of `keys` (at most 100 of them) that may have an entry. Raises `CacheError`."""
         try:
             return self._disk.held(keys) if isinstance(self._disk, _Database) else keys
         except _DAMAGE as error:

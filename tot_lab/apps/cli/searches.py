@@ -272,9 +272,7 @@ def _sweep(args: argparse.Namespace) -> int:
     if interrupted:
         return 130
     if args.out is not None:
-        print(
-            f"table:    {write(sweep, args.out)}"
-        )  # printing the sweep has already shown warnings
+        print(f"table:    {write(sweep, args.out)}")  # `print(sweep)` has already shown the warnings
     return int(failed == len(sweep.cells) or bool(sweep.in_memory))
 
 

@@ -305,7 +305,7 @@ class Examples:
         return way
 
     def failing(self, state: State, target: int) -> list[Move]:
-        """Draw moves that miss `target`: those of a few ways that come closest."""
+        """Draw moves that miss `target`: of a few tries, those that come closest."""
         ways: list[tuple[float, int, list[Move]]] = []
         for _ in range(12):
             way, left = list[Move](), state
