@@ -1,7 +1,7 @@
-"""What `tot-lab serve` and `tot-lab mcp` offer: strategies by name, and what a request may change in them.
+"""The strategies that `tot-lab serve` and `tot-lab mcp` offer, and the settings that a request may change.
 
 A request comes from outside. It can lower the budget, and change numbers, switches and choices of a search
-within their bounds. It can name no model, tool, function, file or address.
+within their bounds. It cannot name a model, tool, function, file or address.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from tot_lab.core.thinking import Budget
 from tot_lab.strategies.search import AnswerRule, Evaluator, Proposer, Search, Stop
 
 MAX_CALLS = 10_000
-"""The most calls that a search may make after a request has changed its settings."""
+"""The most calls that a search with changed settings may make, unless it could make more without them."""
 
 
-_LONGEST = 100  # characters of a name from outside that is repeated and compared with the known ones
+_LONGEST = 100  # characters of a requested name that an error message quotes
 
 
 class NotOffered(LookupError):
-    """A name that is not offered."""
+    """Raised for a name that the catalogue does not offer."""
 
 
 class NotAllowed(ValueError):
-    """A change that a request may not make. `field` is its path, such as `settings.search.width`."""
+    """Raised for a change that a request may not make. `field` is its path: `settings.search.width`."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -51,7 +51,7 @@ class Catalogue:
         """Return the strategy with that name.
 
         Raises:
-            NotOffered: If there is none.
+            NotOffered: If the catalogue has no such name.
         """
         if not isinstance(name, str) or name not in self.offers:
             given = str(name)[:_LONGEST]
@@ -59,10 +59,12 @@ class Catalogue:
         return self.offers[name]
 
     def changed(self, name: object, task: Task, settings: Any = None) -> Strategy:
-        """Return the strategy with that name for `task`, with `settings` by their paths.
+        """Return the strategy with that name, with `settings`, which maps paths to values.
+
+        `task` determines how many calls the search can make.
 
         Raises:
-            NotOffered: If there is no such name.
+            NotOffered: If the catalogue has no such name.
             NotAllowed: If a setting is not one of `changeable`, a value is invalid, or the search could make
                 too many calls.
             NotImplementedError: If the domain of the task lacks what the strategy needs.

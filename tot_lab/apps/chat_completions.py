@@ -1,7 +1,7 @@
 """The format of OpenAI's chat completions: how to read a request, and how to reply with a run.
 
-Whatever a search cannot do as asked is an `ApiError` that names it. A run without an answer is one as well,
-never an empty reply.
+A field that a search cannot honour leads to an `ApiError` that names it. A run without an answer also leads
+to one, never to an empty reply.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ApiError(Exception):
         status: The HTTP status, from which the SDK chooses its exception.
         message: What is wrong.
         param: The field of the request that is wrong.
-        code: A word for programs.
+        code: A word by which programs recognise the error.
         headers: Headers of the response, with `_` for `-`.
     """
 
@@ -60,7 +60,7 @@ _EMPTY: dict[str, Any] = {
     "logit_bias": {},
     "modalities": ["text"],
 }
-"""Fields that are accepted with these values alone, which change nothing."""
+"""Fields that are accepted only with these values, which have the same effect as leaving the field out."""
 
 
 class _TextPart(msgspec.Struct, tag_field="type", tag="text"):
@@ -142,13 +142,13 @@ class Request(msgspec.Struct):
         return bool(self.stream_options and self.stream_options.include_usage)
 
     def task(self, make_task: Callable[[str], Task], name: str) -> Task:
-        """Return the task of the conversation, for the strategy with that name.
+        """Return the task of the conversation. `name` is the requested strategy, for the record.
 
-        The last message is the question, the earlier turns are its context, and the messages of the system
-        its system prompt.
+        The last message is the question, the earlier turns are its context, and the system messages
+        are its system prompt.
 
         Raises:
-            ValueError: If there is no such task.
+            ValueError: If the conversation has tool calls, or does not end with a text of the user.
         """
         if any(message.tool_calls for message in self.messages):
             raise ValueError("tool_calls are not supported.")
@@ -200,17 +200,17 @@ def outcome(search: Search) -> Run:
 
 
 def stopping() -> ApiError:
-    """Return the error of a request that a server does not answer any more."""
+    """Return the error for a request that a server does not answer because it is shutting down."""
     return ApiError(503, "The server is shutting down. Try again later.", retry_after="2")
 
 
 def head(run_id: str, name: str, kind: str) -> dict[str, Any]:
-    """Return what all replies and chunks begin with."""
+    """Return the fields with which every reply and chunk begins."""
     return {"id": f"chatcmpl-{run_id}", "object": kind, "created": int(time.time()), "model": name}
 
 
 def reasoning(record: Record) -> str | None:
-    """Return a thought or a score as a line of the reasoning."""
+    """Return a thought or a score as a line of the reasoning. `None` for the root and other records."""
     if isinstance(record, Thought) and record.parent is not None:
         return f"[{record.id}] {record.text}\n"
     if isinstance(record, Scored) and record.score is not None and "." in record.id:
@@ -219,12 +219,12 @@ def reasoning(record: Record) -> str | None:
 
 
 def finish_reason(run: Run) -> str:
-    """Return `length` if a budget ended the run."""
+    """Return `length` if a budget or a cancellation ended the run, and else `stop`."""
     return "length" if run.interrupted else "stop"
 
 
 def usage(run: Run) -> dict[str, int] | None:
-    """Return what all calls used. `None` if the model does not count tokens."""
+    """Return the tokens that all calls used. `None` if the model does not count tokens."""
     read, written = run.usage.input_tokens, run.usage.output_tokens
     if read is None or written is None:
         return None

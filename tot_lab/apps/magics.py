@@ -265,7 +265,7 @@ def _show(shown: Any, **options: Any) -> Any:
 
 @contextmanager
 def _cancel_on_ctrl_c(shell: InteractiveShell) -> Iterator[None]:
-    """Cancel the current task on Ctrl-C in a terminal. A kernel does this without help."""
+    """Cancel the current task on Ctrl-C in a terminal. A Jupyter kernel does this itself."""
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     plain = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if _in_kernel(shell) or task is None or not plain:
@@ -323,7 +323,7 @@ def await_magics(lines: list[str]) -> list[str]:
 
 
 def _magic_arguments(call: ast.Call) -> list[Any] | None:
-    """Return the line, and the cell, of a call that the shell generated from `%think` or `%%think`.
+    """Return the line, and any cell, of a call that the shell generated from `%think` or `%%think`.
 
     Returns `None` for any other call.
     """

@@ -1,11 +1,11 @@
 """`tot-lab mcp`: a lab as an MCP server, with searches as tools and runs as resources.
 
-Requests come from a model of somebody else. They choose among what the catalogue offers and may lower its
-budget. They read runs of the lab's folder and nothing else. A search whose client leaves is cancelled, and
-its journal stays.
+Requests come from somebody else's model. They choose among the strategies and settings of the catalogue, may
+lower its budget, and read runs in the lab's folder and nothing else. If a client disconnects, its search is
+cancelled, and the journal is kept.
 """
 
-# No `from __future__ import annotations` here: the SDK reads the types of functions made in a function.
+# No `from __future__ import annotations` here: the SDK evaluates annotations that hold local names.
 
 import asyncio
 import hmac
@@ -34,7 +34,7 @@ from tot_lab.record.run import Run
 from tot_lab.views.report import run_text
 
 MAX_CHARACTERS = 200_000
-"""The longest question, with its context."""
+"""The most characters of a question, and of its context."""
 
 MAX_JOURNAL = 20_000_000
 """Bytes of the largest journal that can be read as a resource."""
@@ -46,7 +46,7 @@ PAUSE = 0.2
 """Seconds between two reports of progress."""
 
 Report: TypeAlias = Callable[[float, float | None, str], Awaitable[None]]
-"""Reports progress: how much, of how much, and in words."""
+"""Reports progress: the calls so far, the most calls if known, and a message."""
 
 Watch: TypeAlias = Callable[[Sequence[Line]], None]
 
@@ -106,7 +106,7 @@ class Runs:
         return found
 
     def path(self, id: str) -> Path:
-        """Return the journal of a run.
+        """Return the path of a run's journal.
 
         Raises:
             LookupError: There is no such run.
@@ -123,11 +123,11 @@ class Runs:
         return sorted(path for path in self.folder.glob(f"{names}.jsonl") if not path.is_symlink())
 
     def journal(self, id: str) -> str:
-        """Return the journal of a run. Raises as `path`."""
+        """Return the text of a run's journal. Raises the errors of `path`."""
         return self.path(id).read_text(encoding="utf-8")
 
     def report(self, id: str) -> str:
-        """Return a run as text: the facts, a small tree, the question and the answer. Raises as `path`."""
+        """Return a run as text: facts, a small tree, question and answer. Raises the errors of `path`."""
         run = load(self.path(id))
         assert isinstance(run, Run)
         return readable(f"{run_text(run)}\n\nQuestion\n{run.question}\n\nAnswer\n{run.answer or 'none'}\n")
@@ -138,9 +138,9 @@ class Searches:
 
     Args:
         lab: The lab, which keeps journals.
-        catalogue: What it offers.
+        catalogue: The strategies on offer.
         make_task: Makes a task from the text of a question.
-        at_once: The most searches under way. Further ones are refused.
+        at_once: The most concurrent searches. Further ones are refused.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Searches:
             calls += sum(isinstance(line.e, Reply) and is_made(line.e) for line in lines)
             thoughts += sum(isinstance(line.e, Thought) for line in lines)
 
-        # A task of its own can close the run: the SDK repeats a cancellation until the request has ended.
+        # The SDK cancels its own task repeatedly until the request ends, so the run closes in another one.
         running = asyncio.create_task(start(watch))
         self._under_way.add(running)
         running.add_done_callback(self._under_way.discard)
@@ -329,7 +329,7 @@ def _offer_runs(server: Any, kept: Runs) -> None:
     server.add_tool(runs, annotations=reads, description="The latest runs of this lab.")
     server.resource(_uri("{id}"), name="run", mime_type="text/plain")(report)
     server.resource(_uri("{id}") + "/journal", name="journal", mime_type="application/x-ndjson")(journal)
-    server.list_resources = list_resources  # those of the SDK are fixed when a server starts
+    server.list_resources = list_resources  # the list of the SDK is fixed when a server starts
 
 
 async def serve_http(
@@ -347,7 +347,7 @@ async def serve_http(
     from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415
 
     host, port = listening.getsockname()[:2]
-    # On this machine, `Host` and `Origin` are checked: pages in a browser send others.
+    # On a loopback address, `Host` and `Origin` are checked: pages of other sites in a browser send others.
     checks_names = ipaddress.ip_address(host).is_loopback
     open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(transport_security=None if checks_names else open_to_all)
@@ -359,7 +359,7 @@ async def serve_http(
 
 
 def _expecting(token: str, app: Any) -> Any:
-    """Return `app` for clients that send `token`."""
+    """Return `app` behind a check of `token`: other HTTP requests get status 401."""
     expected = f"Bearer {token}".encode()
 
     async def checked(scope: Any, receive: Any, send: Any) -> None:

@@ -1,8 +1,8 @@
 """`tot-lab serve`: strategies as models of a server that speaks OpenAI's chat completions.
 
-A request is a search. Its thoughts are the reasoning of the reply, its answer the content, and its usage
-everything that was spent. Whatever cannot be done as asked is an error that names it, and no failed search is
-an answer. Text of models is escaped on the pages, and no error holds a key.
+A search answers a request. Its thoughts are the reasoning of the reply, its answer is the content, and the
+tokens of all its calls are the usage. A field that cannot be honoured is an error that names it, and a failed
+search is never an answer. Text of models is escaped on the pages, and no error holds an API key.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ LARGEST = 8 * 2**20
 """The most bytes of a request."""
 
 PAUSE = 10.0
-"""Seconds of a streamed reply without a thought, after which a comment is sent."""
+"""Seconds without a record after which a streamed reply sends a comment, which keeps the connection open."""
 
 GRACE = 8.0
 """Seconds that searches under way have to finish when the server shuts down."""
 
 LISTED = 100
-"""Runs on the list of runs."""
+"""The most runs on the page that lists them."""
 
 _COOKIE = "tot_lab"
 
@@ -67,9 +67,10 @@ class Server:
 
     Args:
         searches: The searches of the lab.
-        catalogue: What it offers.
+        catalogue: The strategies on offer.
         make_task: Makes a task from the text of a question.
-        model: The name of the lab's model, which a request to `/v1/NAME/chat/completions` may name.
+        model: The name of the lab's model, which a request to `/v1/NAME/chat/completions` may
+            also give as its model.
         token: What clients must send. `None` lets everybody on this machine in.
     """
 
@@ -123,10 +124,10 @@ class Server:
 
     @web.middleware
     async def _access(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Let a request in that has the token, or without one, that comes from this machine.
+        """Admit a request that has the token or, if the server has none, that comes from this machine.
 
         Without a token, pages of other sites must not reach the server through the browser of its user:
-        neither under a name of theirs that resolves to this machine, nor with requests of their own.
+        neither under a host name that resolves to this machine (DNS rebinding), nor with cross-site requests.
         """
         is_page = re.fullmatch(r"/(runs/\w+)?", request.path) is not None
         if self.token is None:
@@ -146,7 +147,7 @@ class Server:
 
     @property
     def _cookie(self) -> str:
-        """What the cookie of the pages holds: not the token, since other servers of the host get it too."""
+        """The value of the pages' cookie: not the token, since other servers on the host receive it too."""
         return hashlib.sha256(f"pages {self.token}".encode()).hexdigest()
 
     def _is_let_in(self, request: web.Request, is_page: bool) -> bool:
@@ -164,13 +165,13 @@ class Server:
         return {"id": name, "object": "model", "created": self.started, "owned_by": "tot_lab", "tot_lab": own}
 
     async def models(self, request: web.Request) -> web.Response:
-        """List the names, or describe the one in the path."""
+        """Describe all strategies on offer, or only the one that the path names."""
         if "name" in request.match_info:
             return _json({"object": "list", "data": [self._described(self._offered(request))]})
         return _json({"object": "list", "data": [*map(self._described, self.catalogue.offers)]})
 
     async def model_named(self, request: web.Request) -> web.Response:
-        """Describe one name."""
+        """Describe the strategy that the path names."""
         return _json(self._described(self._offered(request)))
 
     def _offered(self, request: web.Request, name: str | None = None) -> str:
@@ -185,7 +186,7 @@ class Server:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Answer a request with a search."""
-        if request.content_type != "application/json":  # other types need no permission in a browser
+        if request.content_type != "application/json":  # browsers send others without a CORS preflight
             message = f"Content-Type must be application/json: got {request.content_type!r}."
             raise ApiError(415, message)
         asked = Request.read(await request.read())
@@ -217,7 +218,7 @@ class Server:
     ) -> web.StreamResponse:
         """Send thoughts as they are recorded, then the answer.
 
-        Nothing is sent before the first thought, so that an error before it has a status of its own.
+        Nothing is sent before the first thought or pause, so that an error before it sets the HTTP status.
         """
         out = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no", **_HEADERS}
@@ -373,7 +374,7 @@ def _json(body: Any, **options: Any) -> web.Response:
 
 
 def about(request: web.Request, run: Run, asked: Request) -> dict[str, Any]:
-    """Return what a reply says about its run."""
+    """Return the facts about its run that a reply holds in `tot_lab`."""
     return {
         "run": run.id,
         "url": f"{request.scheme}://{request.host}/runs/{run.id}",
@@ -394,7 +395,7 @@ def _unexpected(request: web.Request, error: Exception) -> ApiError:
     return ApiError(500, format_error(error), x_should_retry="false")
 
 
-# Who is let in, and for how long.
+# Checks of access, and the server's loop.
 
 
 def _same(given: str, expected: str) -> bool:
@@ -432,7 +433,7 @@ async def serve(
         with suppress(NotImplementedError):  # on Windows, Ctrl-C is an exception
             loop.add_signal_handler(one, end.set)
     await server.searches.start()
-    # A client that leaves ends its search only with `handler_cancellation`.
+    # Without `handler_cancellation`, the search of a client that disconnects would go on.
     app = server.application()
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=5.0)
     await runner.setup()

@@ -1,8 +1,9 @@
-"""The searches of `tot-lab serve`: which run answers a request, who waits for it, and what is kept of it.
+"""The searches of `tot-lab serve`: which run answers a request, who waits for it, and how retries find it.
 
 A search runs as long as somebody waits for it. When the last client has left, it is cancelled, and its
-journal stays. Equal requests since the start are repeats 0, 1, and so on, so that clients who repeat one get
-independent samples. A retry is no new request: it continues the newest run that was not answered.
+journal stays. Equal requests since the start are repeats 0, 1, and so on, so that a client that repeats
+one gets independent samples. A retry is not a new request: it continues the newest run whose answer was not
+received.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from tot_lab.record.run import Run
 from tot_lab.runtime.runner import Execution, resumable
 
 REMEMBERED = 3600.0
-"""Seconds after which an interrupted journal of an earlier process is no longer continued by a retry."""
+"""Age in seconds beyond which a retry does not continue an interrupted journal of an earlier process."""
 
 MAX_LEFT = 1_000
 """The most unanswered runs, and the most refused requests, that are remembered."""
 
 
 class Full(Exception):
-    """As many searches are under way as the server makes at once."""
+    """The maximum number of concurrent searches is reached."""
 
 
 class Stopping(Exception):
@@ -49,7 +50,7 @@ class Search:
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.origin: Path | None = None
-        """The journal that it continues."""
+        """The journal that the search continues, if there is one."""
         self.execution: Execution | None = None
         """The execution, once it has begun."""
         self.task: asyncio.Task[Run]
@@ -71,7 +72,7 @@ class Search:
         """Yield the records so far and then new ones, until the search has ended.
 
         Args:
-            follower: As `Searches.following` returns it.
+            follower: The event that `Searches.following` yields for a client.
             pause: Seconds without a record after which an empty list is yielded.
         """
         seen = 0
@@ -145,8 +146,8 @@ class Searches:
             strategy: The strategy.
             task: The task. It holds everything that distinguishes the request from others.
             budget: Limits of the run.
-            seed: The repeat. `None` counts equal requests.
-            is_retry: Whether the client did not receive the answer to an equal request.
+            seed: The number of the repeat. `None` takes the number of equal requests so far.
+            is_retry: Whether the client sent this request before and received no answer.
 
         Raises:
             Full: If too many searches are under way.
@@ -184,7 +185,7 @@ class Searches:
 
     @contextmanager
     def following(self, search: Search) -> Iterator[asyncio.Event]:
-        """Wait for `search` in the block. A search for which nobody waits is cancelled."""
+        """Count as a client of `search` in the block. A search without clients is cancelled."""
         follower = asyncio.Event()
         search.followers.add(follower)
         try:
@@ -209,7 +210,7 @@ class Searches:
             await asyncio.wait([ending.task])
             search.origin = ending.path
         if search.origin is not None:
-            with suppress(OSError, ValueError):  # another process continues it, or it was removed
+            with suppress(OSError, ValueError):  # another process is continuing it, or it was removed
                 search.execution = await runner.resume(search.origin, strategy, task)
         if search.execution is None:
             if (repeat := seed) is None:
@@ -226,7 +227,7 @@ class Searches:
         try:
             return await search.execution.carry_out()
         finally:
-            watchers.clear()  # a search that refers to itself would stay in memory
+            watchers.clear()  # breaks a reference cycle that would keep the search in memory
 
     def _ended(self, search: Search) -> None:
         self._tasks.discard(search.task)
@@ -237,7 +238,7 @@ class Searches:
         self._settle(search)
 
     def _settle(self, search: Search) -> None:
-        """Remember a run that has ended, and that nobody has received, for a retry."""
+        """Keep a run that ended before any client received its outcome, for a retry."""
         if not search.task.done() or search.followers or search.is_answered:
             return
         failed = not search.task.cancelled() and search.task.exception() is not None
@@ -259,7 +260,7 @@ class Searches:
 
 
 def _key(strategy: dict[str, Any], task: dict[str, Any], budget: dict[str, Any]) -> bytes:
-    """Return what equal requests have in common, from the settings of a run without those of the lab."""
+    """Return a key that equal requests share: a digest of a run's settings without those of the lab."""
     asked = {name: value for name, value in task.items() if name not in ("tools", "context_window", "lab")}
     data = msgspec.json.encode([strategy, asked, budget], order="deterministic")
     return hashlib.blake2b(data, digest_size=16).digest()

@@ -1,7 +1,7 @@
 """Bridges to other packages of the field: Inspect, OpenTelemetry and experiment trackers.
 
-Each bridge is one file and needs an optional package, which it imports at its first use. Nothing here is
-needed to run a strategy; only `apps` and the package root import this room.
+Each bridge needs an optional package, which it imports at its first use. Nothing here is needed to run a
+strategy; only `apps` and the package root import this package.
 """
 
 from tot_lab.core.attach import attach

@@ -1,7 +1,7 @@
 """Sweeps as logs of Inspect: a log for each setting, and a sample for each run.
 
-Inspect's own writer writes them. `record/logs/inspect_thoughts.py` describes how a log holds the tree of a
-run, which `tl.load` reads.
+Inspect's own writer writes the logs. `record/logs/inspect_thoughts.py` describes how a log holds the tree of
+a run, which `tl.load` reads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LIMITS = {
     **{"calls": "turn", "usd": "cost", "seconds": "time"},
     **dict.fromkeys(("tokens", "input_tokens", "output_tokens"), "token"),
 }
-"""Inspect's kinds of limits for those of a budget."""
+"""The types of Inspect's limits, by limit of a budget."""
 
 
 def save_inspect(sweep: Sweep, folder: str | os.PathLike[str]) -> list[Path]:
@@ -50,9 +50,9 @@ def save_inspect(sweep: Sweep, folder: str | os.PathLike[str]) -> list[Path]:
 
     `inspect view --log-dir FOLDER` shows them, and `tl.load` reads them with the same thoughts. A task is a
     sample and a repeat an epoch. The score is the grade of the answer; its accuracy is the mean over tasks of
-    the mean over repeats. A run that failed or was interrupted has an error, and one that a budget stopped a
-    limit. A log of a setting whose runs are not all finished has the status `cancelled`, and holds what there
-    is of them. A log of the same sweep is replaced.
+    the mean over repeats. The sample of a run that failed or was interrupted has an error, and that of a run
+    that a budget stopped has a limit. A log of a setting whose runs are not all finished has the status
+    `cancelled`, and holds their records so far. An earlier log of the same sweep is replaced.
 
     Raises:
         ImportError: If inspect_ai is not installed.
@@ -61,7 +61,7 @@ def save_inspect(sweep: Sweep, folder: str | os.PathLike[str]) -> list[Path]:
     ai = inspect_package("save_inspect")
     Path(folder).mkdir(parents=True, exist_ok=True)
     paths = []
-    with ThreadPoolExecutor(1) as pool:  # a notebook has a loop already
+    with ThreadPoolExecutor(1) as pool:  # this thread may be running a notebook's event loop
         for number, label in enumerate(sweep.settings):
             cells = [cell for cell in sweep.cells if cell.setting == number]
             log = _log(ai, sweep, label, cells)
@@ -148,7 +148,7 @@ def _log(ai: Any, sweep: Sweep, label: str, cells: Sequence[Cell]) -> Any:
 
 
 def _result(sweep: Sweep, cell: Cell) -> tuple[Run | None, Row | None]:
-    """Return the run of a cell with its row, also of one that has not ended."""
+    """Return the run of a cell and its row, even if the run has not ended."""
     row, path = sweep.rows.get(cell.run_id), sweep.path(cell)
     if row is not None:
         return (sweep.run(cell.run_id) if row.version else None), row

@@ -34,12 +34,12 @@ def inspect_package(what: str) -> Any:
 
 
 def chat_messages(ai: Any, messages: Sequence[Message], written: Mapping[str, Any] = {}) -> list[Any]:
-    """Return the prompt of a call.
+    """Return the messages of a call as chat messages of Inspect.
 
     Args:
         ai: The package.
         messages: The messages of the call.
-        written: Messages of the model, by the id that is their `provider_state` as JSON.
+        written: Replies as Inspect returned them, by id, for messages whose `provider_state` is that id.
     """
     states = [json.loads(message.provider_state or "null") for message in messages]
     known = [written.get(state) if isinstance(state, str) else None for state in states]
@@ -57,7 +57,7 @@ def _chat_message(ai: Any, message: Message) -> Any:
 
 
 def assistant_message(ai: Any, text: str, calls: Sequence[ToolCall], thinking: str | None = None) -> Any:
-    """Return what a model wrote. Arguments of a tool that are no JSON object are its parse error."""
+    """Return a reply as a message of Inspect. Arguments that are not a JSON object become a parse error."""
     wanted = []
     for call in calls:
         arguments, error = arguments_in(call.arguments)
@@ -71,7 +71,7 @@ def assistant_message(ai: Any, text: str, calls: Sequence[ToolCall], thinking: s
 
 
 def arguments_in(text: str) -> tuple[dict[str, Any], str | None]:
-    """Return the arguments of a tool by name, and the text if it is no JSON object."""
+    """Return the arguments of a tool call, and `text` if it is not a JSON object or else `None`."""
     try:
         arguments = json.loads(text or "{}")
     except ValueError:
@@ -92,7 +92,7 @@ def tools_offered(ai: Any, call: Call) -> list[Any]:
 
 
 def settings_of(ai: Any, call: Call) -> Any:
-    """Return the settings of a call. Those that Inspect does not know are sent with the request."""
+    """Return the settings of a call. Those that Inspect does not know go into the body of the request."""
     known = {name: value for name, value in call.options.items() if name in _config_fields(ai)}
     other = {name: value for name, value in call.options.items() if name not in known}
     schema = None
@@ -119,7 +119,7 @@ def _config_fields(ai: Any) -> Mapping[str, Any]:
 
 
 def without_references(schema: Any, known: Mapping[str, Any] | None = None, depth: int = 0) -> Any:
-    """Return a JSON schema with its definitions in place of references to them, which Inspect has not.
+    """Return a JSON schema with its definitions in place of references to them, which Inspect lacks.
 
     Raises:
         ValueError: If it refers to itself.
@@ -139,14 +139,14 @@ def without_references(schema: Any, known: Mapping[str, Any] | None = None, dept
 
 
 def choice_of(call: Call, ai: Any) -> Any:
-    """Return which tool a call demands."""
+    """Return the tool choice of a call in Inspect's form."""
     if call.tool_choice in (None, "auto", "none"):
         return call.tool_choice
     return "any" if call.tool_choice == "required" else ai.tool.ToolFunction(name=call.tool_choice)
 
 
 def reply_of(output: Any) -> Reply:
-    """Return the reply in an output of a model."""
+    """Return the reply that a `ModelOutput` of Inspect holds."""
     if not output.choices:
         return Reply(error=output.error or "no output", model=output.model or None)
     choice, usage = output.choices[0], output.usage
@@ -183,13 +183,13 @@ def reply_of(output: Any) -> Reply:
 
 
 def question_of(messages: Sequence[Any], choices: Sequence[str], domain: General | None = None) -> Task:
-    """Return the task of the messages of a sample: the last one of the user is the question, and the system
-    messages are its system prompt. The messages between are its context.
+    """Return the task that the messages of a sample state: the last message is the question, the system
+    messages are the system prompt, and the other messages are the context.
 
     Args:
         messages: Chat messages of Inspect.
-        choices: The choices of a question with several, which are labelled A, B, …
-        domain: The domain. `None` means that of a question, or of a choice.
+        choices: The choices of a multiple-choice question, which are labelled A, B, …
+        domain: The domain. `None` means `General`, which grades the choice if there are choices.
 
     Raises:
         ValueError: If the last message is not one of the user, a message holds more than text, or there are

@@ -3,7 +3,7 @@
 Each call goes through `Model.generate`, and each tool through `execute_tools`, so Inspect's limits, approval,
 cache, connections and log hold. The budget of the run is what is left of the limits of the sample, so the
 search stops first. If Inspect refuses something nevertheless, the run is cancelled, its best answer so far
-becomes the output, and the error goes on.
+becomes the output, and the error is raised again.
 
     solve
       Lab.run            with `_Sample.generate` as the model, and the tools of the sample
@@ -47,7 +47,7 @@ from tot_lab.record.run import Run
 from tot_lab.tools import Tool
 
 SHARE = 0.95
-"""Share of the time limit that a search may take. The rest is for its end."""
+"""Share of the remaining time that a search may take. The rest is for ending the run."""
 
 A_DAY = 86_400.0
 
@@ -65,14 +65,14 @@ def think(
     the sample's metadata says how the run ended. If all calls of a run fail, the sample has an error.
 
     The search stops before it reaches a limit of the sample on tokens, cost, turns or time, and answers with
-    what it has. A limit on the messages of a conversation, on working time, or by a formula of tokens ends
-    it when it is reached; the best answer so far is the output then. If Inspect caches replies, the samples
-    of a prompt are cached each for itself.
+    what it has. A limit on messages or working time, or a formula of tokens, ends the search only when it is
+    reached, and the best answer so far is the output. If Inspect caches replies, each sample of a prompt has
+    its own cache entry.
 
     Args:
         strategy: The strategy, or its name.
         task: Makes the task of a question, such as `tl.game24`. `None` makes a question with a short answer,
-            or with choices if the sample has some, the system messages and the earlier turns included.
+            or with the choices of the sample, and includes the system messages and the earlier turns.
         runs: Folder in which the journal of each run is written. `None` keeps runs in memory only.
 
     Raises:
@@ -144,7 +144,7 @@ def _budget(ai: Any) -> Budget:
     def left(limit: Any) -> Any:
         return None if limit.limit is None else max(limit.limit - limit.usage, 0)
 
-    # A limit on tokens may count those of replies only, or be a formula.
+    # A limit on tokens may count those of replies only, or be a formula, which a budget cannot express.
     tokens = {"all": "tokens", "output": "output_tokens"}.get(getattr(limits.token, "type", "all"))
     amounts: dict[str, Any] = {"calls": left(limits.turn), "usd": left(limits.cost)}
     if (seconds := left(limits.time)) is not None:
@@ -163,15 +163,15 @@ class _Sample:
         self.model = ai.model.get_model()
         self.running: asyncio.Task[Run] | None = None
         self.refusal: Exception | None = None
-        """What Inspect raised to end the sample."""
+        """The exception that Inspect raised to end the sample."""
         self.failed: Exception | None = None
         """The error of the last call that failed."""
         self._contexts: dict[str | None, Context] = {None: copy_context()}
-        """Contexts in which a thought's span is the current one."""
+        """Contexts by thought, in which its span is the current one. `None` stands for the run."""
         self._written: dict[str, Any] = {}
-        """The messages of the model that called tools, by id. They go back with all that the model wrote."""
+        """Messages in which the model called tools, by id. Later prompts hold them with all their parts."""
         self._open: dict[int, Line] = {}
-        """The lines of calls that were not made yet, by identity of the call."""
+        """The lines of recorded calls that were not made yet, by `id` of the call object."""
         self._ending = (
             ai.util.LimitExceededError,
             ai.model.ModelRefusalError,
@@ -203,7 +203,7 @@ class _Sample:
         return reply
 
     def _cache(self, call: Call) -> Any:
-        """Return the policy of the evaluation, with a scope for each sample of a prompt."""
+        """Return the cache policy of the evaluation, with its own scope for each sample of a prompt."""
         active = self.ai.model._generate_config.active_generate_config().cache
         policy = self.model.config.cache if active is None else active
         if not policy:
@@ -215,7 +215,7 @@ class _Sample:
     async def _within(
         self, line: Line | None, node: str | None, name: str, asking: Coroutine[Any, Any, Any]
     ) -> Any:
-        """Return the result of a call, which is made in a span of its own below its thought."""
+        """Return the result of `asking`, awaited in a new span below that of the thought `node`."""
 
         async def ask() -> Any:
             async with self.ai.util.span(span_name(name), type=CALL):
@@ -262,7 +262,8 @@ class _Sample:
         return made
 
     def _taken(self, model: str, arguments: dict[str, Any]) -> tuple[Line | None, str | None]:
-        """Return the line of the call of a tool, and its node. Equal calls are taken in their order."""
+        """Remove the open call of a tool with these arguments, and return its line and node. Equal calls are
+        taken in order."""
         for key, line in self._open.items():
             call = line.e
             if isinstance(call, Call) and call.model == model and arguments_in(call.prompt)[0] == arguments:
@@ -286,7 +287,7 @@ class _Sample:
     def watch(self, lines: Sequence[Line]) -> None:
         """Show new records in the transcript."""
         for line in lines:
-            if line.p:  # a note without a position follows from the records
+            if line.p:  # a note without a position can be derived from the records
                 self._show(line)
 
     def _show(self, line: Line) -> None:
@@ -298,7 +299,7 @@ class _Sample:
             self._open[id(record)] = line
         elif isinstance(record, Reply):
             call = next((one for one in self._open.values() if one.p == line.p), None)
-            if call is not None:  # it was refused, or a function answered it
+            if call is not None:  # the call was refused, or a function answered it
                 del self._open[id(call.e)]
                 self._inform(call, None)
             if call is not None or refused(record.error):
@@ -341,7 +342,7 @@ def _node_of(record: Scored | Decided | Note | Ended) -> str | None:
 
 
 def _at_once(work: Coroutine[Any, Any, None]) -> None:
-    """Carry out a coroutine that waits for nothing."""
+    """Run a coroutine that never suspends."""
     try:
         work.send(None)
     except StopIteration:

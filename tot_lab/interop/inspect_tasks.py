@@ -2,7 +2,7 @@
 
 The samples of the dataset are the questions, and the scorer grades the answers. Scorers are coroutines, and
 grading is not, so they run on an event loop in a thread of their own. A record names the task and its scorer.
-Neither is imported when it is loaded, so a loaded run has no grade.
+Loading the record imports neither of them, so a loaded run has no grade.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tot_lab.record.logs.inspect_ai import grade_of
 
 _GRADERS = ("inspect_ai/model_graded_qa", "inspect_ai/model_graded_fact")
 _FORMS = ("{}", "ANSWER: {}")
-"""Forms in which a scorer is given an answer. Some of them look for the second one."""
+"""Forms in which a scorer receives an answer. Some scorers look for the second form."""
 
 
 class InspectTask(General):
     """A sample of a task of Inspect. `tl.tasks(inspect_task)` makes its tasks.
 
-    The scorer of the task grades the answer. With choices the answer is the label of one, and otherwise a
-    short answer, as in `General`.
+    The scorer of the task grades the answer. If the sample has choices, the answer is the label of one, and
+    otherwise a short answer, as in `General`.
     """
 
     kind = "published/inspect"
@@ -50,7 +50,7 @@ class InspectTask(General):
 
         Raises:
             Ungraded: If the task was read from a file, which does not hold the scorer.
-            ValueError: If the value of the scorer is no grade.
+            ValueError: If the value of the scorer is not a grade.
         """
         if task.reference is None:
             return None
@@ -62,23 +62,23 @@ class InspectTask(General):
         return self._graded(answer)
 
     def is_bounded(self, task: Task) -> bool:
-        """Return `False`: a scorer may do anything."""
+        """Return `False`: a scorer may be slow."""
         return False
 
 
 def tasks_of(inspect_task: Any) -> list[Task]:
     """Make one task per sample of a task of Inspect.
 
-    The first scorer of the task grades. Before, it is tried with the target of the first sample as the
-    answer, unless it asks a model. Solvers, setup, sandbox, epochs, reducers and further scorers of the task
-    are not used; `repeats` of a sweep stand for epochs.
+    The first scorer of the task grades the answers. Unless it asks a model, it is first tried with the
+    target of the first sample as the answer. Solvers, setup, sandbox, epochs, reducers and further scorers
+    of the task are not used; `repeats` of a sweep stand for epochs.
 
     Args:
         inspect_task: An `inspect_ai.Task`.
 
     Raises:
-        ValueError: If the scorer cannot grade a mere answer, which the message explains, or a sample is no
-            question in text.
+        ValueError: If the scorer needs more than an answer, which the message explains, or a sample is not
+            a question in text.
     """
     ai = inspect_package("tl.tasks(inspect_task)")
     scorers = inspect_task.scorer if isinstance(inspect_task.scorer, list) else [inspect_task.scorer]
@@ -115,7 +115,7 @@ def _refusal(task: str, scorer: str, reason: str) -> ValueError:
 
 
 def _form_for(ai: Any, task: str, scorer: Any, name: str, sample: Any) -> str:
-    """Return the form in which the scorer finds the target of a sample right, or else the first one.
+    """Return the form in which the scorer finds the target of a sample right, or else the first form.
 
     Raises:
         ValueError: If the scorer fails, does not score, or looks for a pattern that neither form has.
@@ -151,7 +151,7 @@ class _Grader:
         """Return the grade of an answer. `None` if the scorer does not score it.
 
         Raises:
-            ValueError: If its value is no grade.
+            ValueError: If the scorer's value is not a grade.
         """
         score = asyncio.run_coroutine_threadsafe(self._score(answer), _loop()).result()
         if score is None or (isinstance(score.value, float) and isnan(score.value)):

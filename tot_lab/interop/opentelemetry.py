@@ -2,8 +2,8 @@
 
     records → `RunSpans` (`spans.py`) → `Receiver`
 
-A live run only puts its records into a queue, and a thread does the rest. A receiver that fails or is too
-slow costs the run its trace, with one warning, and nothing else: `send` sends the whole run from its journal.
+A live run only puts its records into a queue, and a thread sends them. If the receiver fails or is too slow,
+the run continues without a complete trace, with one warning, and `send` can send it whole from its journal.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from tot_lab.interop.spans import RunSpans, Score, Span
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run, expect_run
 
-# A receiver of OTLP over HTTP: spans in protobuf, and their scores if the receiver is Phoenix. Whatever is
-# not a receiver's consent is an error: another status, a redirect, a web page, spans that were rejected. No
-# error shows credentials.
+# A receiver of OTLP over HTTP: spans in protobuf, and their scores if the receiver is Phoenix. Any
+# response that does not accept the spans is an error: another status, a redirect, a web page, rejected spans.
+# No error shows credentials.
 
 
 TRACES, SCORES = "/v1/traces", "/v1/span_annotations"
-"""Where receivers take in spans, and Phoenix takes in scores."""
+"""Paths at which receivers accept spans, and Phoenix accepts scores."""
 
 SPANS, BYTES, AT_ONCE = 512, 4_000_000, 1000
 """The most spans and bytes of one request, and the most scores."""
 
 TIMEOUT = 10.0
-"""Seconds until a receiver must have replied."""
+"""Seconds to wait for the reply of a receiver."""
 
 PAUSES = (0.5, 1.0, 2.0)
-"""Seconds before each further try of a request that found the receiver busy or not running."""
+"""Seconds before each retry of a request, if the receiver is busy or not running."""
 
 _LONGEST = 100_000  # bytes of a reply that are read
 _BUSY = (429, 502, 503, 504)
@@ -59,7 +59,7 @@ _PHOENIX = "x-phoenix-server-version"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirected POST would become a GET that sends nothing, and would take the credentials along."""
+    """Refuses redirects: a POST would become a GET without a body, and would pass on the credentials."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -73,10 +73,10 @@ class Receiver:
 
     Attributes:
         url: Its address without credentials.
-        secrets: What no span may contain: its credentials and the secrets of the environment.
+        secrets: Texts that no span may contain: its credentials and the secrets of the environment.
 
     Raises:
-        ValueError: If `url` is not such an address.
+        ValueError: If `url` is not an HTTP address, or has a query or a fragment.
         ImportError: If the package `opentelemetry-proto` is not installed.
     """
 
@@ -124,8 +124,8 @@ class Receiver:
             self._expect_all_taken(*reply)
 
     def send_scores(self, scores: Sequence[Score]) -> None:
-        """Send scores of spans as annotations, if the receiver of the spans was Phoenix. Others have no place
-        for them, and have them as events of the spans.
+        """Send scores of spans as annotations, if the receiver of the spans was Phoenix. Other
+        receivers get scores only as events of the spans.
 
         Raises:
             ConnectionError: If they were not accepted. The message names the reason.
@@ -156,14 +156,14 @@ class Receiver:
             return
         try:
             result = self._service.ExportTraceServiceResponse.FromString(body).partial_success
-        except Exception as error:  # protobuf's own
+        except Exception as error:  # protobuf's `DecodeError`
             raise ConnectionError(self._failed(format_error(error))) from None
         if result.rejected_spans:
             why = f"{result.rejected_spans} spans were rejected: {result.error_message}"
             raise ConnectionError(self._failed(why))
 
     def _post(self, path: str, data: bytes, kind: str) -> tuple[Message, bytes]:
-        """Return the headers and the content of the reply."""
+        """Post `data`, and return the headers and the body of the reply."""
         headers = {**self._headers, "Content-Type": kind}
         request = urllib.request.Request(f"{self.url}{path}", data, headers)
         for pause in (*PAUSES, None):
@@ -211,7 +211,7 @@ class Receiver:
 
 
 def _add(pairs: Any, attributes: Mapping[str, Any]) -> None:
-    """Add the attributes that have a value to a list of protobuf."""
+    """Add the attributes that are not `None` to a protobuf list of key-value pairs."""
     for name, value in attributes.items():
         if value is not None:
             pair = pairs.add()
@@ -235,7 +235,7 @@ def _set(place: Any, value: Any) -> None:
 
 
 def _annotation(score: Score) -> dict[str, Any]:
-    """Return a score as Phoenix takes it in. One with the same span, name and identifier replaces it."""
+    """Return a score in Phoenix's form. A later one with the same span, name and identifier replaces it."""
     return {
         "span_id": score.span.hex(),
         "name": score.name,
@@ -252,7 +252,7 @@ DELAY = 1.0
 """Seconds after which spans are sent, if there are too few for a whole batch."""
 
 AT_EXIT = 5.0
-"""Seconds that the end of the process waits for spans that were not sent."""
+"""Seconds that the process waits at its exit for spans that were not sent."""
 
 
 class OpenTelemetry:
@@ -263,11 +263,11 @@ class OpenTelemetry:
 
     A run is one trace: `invoke_agent`, below it its thoughts, and below each its calls of models and tools
     (`chat`, `execute_tool`). Attributes follow the conventions of OpenTelemetry for generative AI and those
-    of OpenInference. Phoenix shows scores as annotations. Ids are made of the run, so that a receiver that
-    keeps each id once, such as Phoenix, keeps a trace once, however often it is sent. `tl.load` reads an
-    exported trace as the run that it was.
+    of OpenInference. Phoenix shows scores as annotations. Ids are derived from the run, so that a receiver
+    that keeps one span per id, such as Phoenix, keeps one trace, however often it is sent. `tl.load` reads an
+    exported trace as a run again.
 
-    A text of more than 50,000 characters is cut, which its end says. Secrets of the environment are removed.
+    A text of more than 50,000 characters is cut, and its end says so. Secrets of the environment are removed.
 
     Args:
         url: Address of the receiver, without `/v1/traces`. It may contain a user and a password.
@@ -275,14 +275,14 @@ class OpenTelemetry:
             shown.
 
     Raises:
-        ValueError: If `url` is not such an address.
+        ValueError: If `url` is not an HTTP address, or has a query or a fragment.
         ImportError: If the package `opentelemetry-proto` is not installed.
     """
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None) -> None:
         self._receiver = Receiver(url, headers or {})
         self.lost: dict[str, str] = {}
-        """Ids of the live runs whose trace is incomplete, and the reason. `send` sends it whole."""
+        """The live runs whose trace is incomplete: the reason by the id of the run. `send` sends it whole."""
         self._queue: queue.Queue[tuple[RunSpans, Line] | threading.Event] = queue.Queue(QUEUE)
         self._thread: threading.Thread | None = None
         self._warned = False
@@ -293,8 +293,8 @@ class OpenTelemetry:
     def send(self, run: Run) -> None:
         """Send a run. Sending it again adds nothing.
 
-        A receiver that keeps the first of two spans with the same id shows a run that was interrupted,
-        sent and then resumed as it was when it was interrupted. Delete its trace there first.
+        If an interrupted run was sent and then resumed, a receiver that keeps the first of two spans with the
+        same id goes on to show the interrupted one. Delete its trace there first.
 
         Raises:
             ConnectionError: If the receiver did not accept all of it. The message names the reason.
@@ -321,7 +321,7 @@ class OpenTelemetry:
         return follow
 
     def flush(self, seconds: float = 60.0) -> bool:
-        """Wait until all that was recorded so far is sent or lost. Returns whether `seconds` sufficed."""
+        """Wait until all records so far are sent or lost. Returns whether `seconds` sufficed."""
         if self._thread is None:
             return True
         end, done = time.monotonic() + seconds, threading.Event()
@@ -335,7 +335,7 @@ class OpenTelemetry:
         self.lost.setdefault(run_id, why)
         if not self._warned:
             self._warned = True
-            with suppress(RuntimeWarning):  # an error by the filters of the user, which no run may fail of
+            with suppress(RuntimeWarning):  # if a warning filter makes it an error, the run must not fail
                 warnings.warn(
                     f"The trace of run {run_id} is incomplete: {why} To send it: {self!r}.send(run). `lost` "
                     "lists all such runs.",
@@ -397,4 +397,4 @@ class _Following:
         self.trace.put(self.spans, lines)
 
     def close(self) -> None:
-        """Do nothing: what was recorded so far is sent by the thread."""
+        """Do nothing: the thread sends the remaining records."""

@@ -3,7 +3,7 @@
     invoke_agent STRATEGY
       └ thought 0
            ├ chat MODEL, execute_tool TOOL     the calls that were made for the thought
-           └ thought 0.0                       the thoughts below it; links lead to further origins
+           └ thought 0.0                       the thoughts below it, linked to their other origins
 
 A call is a span as soon as its reply has arrived. Thoughts and the run become spans at the end, since
 anything may be decided about a thought until then. The ids are digests of the run and the place in it.
@@ -49,8 +49,8 @@ class Span(NamedTuple):
     """A span. Its times are in nanoseconds since 1970.
 
     Attributes:
-        attributes: Those with the value `None` are left out.
-        links: The spans that it was made of besides its parent, with attributes.
+        attributes: Attributes by name. Those that are `None` are not sent.
+        links: The spans other than its parent that it was derived from, with attributes of the link.
         error: Why it failed. `None` if it did not.
         is_request: Whether it is a request to another program.
     """
@@ -68,7 +68,7 @@ class Span(NamedTuple):
 
 
 class Score(NamedTuple):
-    """A score of a span. `number` counts the scores of the span."""
+    """A score of a span. `number` is its index among the scores of the span."""
 
     span: bytes
     name: str
@@ -97,7 +97,7 @@ class RunSpans:
         self.has_ended = False
         """Whether all spans were made."""
         self.is_lost = False
-        """Whether a receiver lacks a span or a record was left out, so that no further span makes sense."""
+        """Whether a span or a record could not be sent, so that sending more would be useless."""
         started = header.started
         self._start = datetime.fromisoformat(started).timestamp() if started else time.time()
         self._count = 0
@@ -107,7 +107,7 @@ class RunSpans:
         self._times: dict[str, list[float]] = {}
 
     def take(self, line: Line) -> Iterator[Span]:
-        """Take in the next line of the journal, and yield the spans that have ended with it."""
+        """Add the next line of the journal, and yield the spans that end with it."""
         if self.has_ended:
             return
         number, self._count = self._count, self._count + 1
@@ -147,7 +147,7 @@ class RunSpans:
         shown = Run(header, [line for _, line in lines], loaded=True)
         run, grade = self.run or shown, None
         if not run.waits_for_grading:
-            with suppress(Exception):  # of the domain of a user; `run.grade` raises it
+            with suppress(Exception):  # an error of a user's domain, which `run.grade` raises
                 grade = run.grade
         events = []
         if grade is not None:
@@ -184,7 +184,7 @@ class RunSpans:
         start, end = self._times[node.id]
         events: list[Event] = []
         for time_of, scored in [(line.t, line.e) for _, line in lines]:
-            if not isinstance(scored, Scored) or scored.by == "root":  # a search begins: no evaluation
+            if not isinstance(scored, Scored) or scored.by == "root":  # a root is not evaluated
                 continue
             label = "scored" if scored.score is not None else "unreadable"
             by = scored.by or "value"
@@ -325,7 +325,7 @@ class RunSpans:
         return int((self._start + seconds) * 1e9)
 
     def _id(self, size: int, *place: str) -> bytes:
-        """Return an id of `size` bytes, the same for each span of the same place of the same run."""
+        """Return an id of `size` bytes, which depends only on the run and the place in it."""
         text = "\n".join([self.header.id, self.header.started, *place])
         return hashlib.sha256(text.encode()).digest()[:size]
 
@@ -359,7 +359,7 @@ _PROVIDERS = {
     "vertex_ai": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""The names of providers in the conventions, if model names write them otherwise."""
+"""The names of providers in the conventions, where they differ from those in model names."""
 
 _REQUEST = (
     *("temperature", "max_tokens", "stop_sequences", "seed", "top_p", "top_k"),

@@ -1,4 +1,4 @@
-"""Sweeps in experiment trackers: a run of the tracker for the sweep, and one below it for each of its runs.
+"""Sweeps in experiment trackers: a run of the tracker for the sweep, and below it one per run of the sweep.
 
 The tracker receives the table `sweep.df()`: the columns that identify a run and its settings as parameters,
 numbers as metrics, and other texts as tags. The run for the sweep has the success rate of each setting with
@@ -24,11 +24,11 @@ from tot_lab.core.scrubbing import scrubbed
 from tot_lab.lab.sweeps.sweep import Sweep
 
 LONGEST = 500
-"""Characters of a parameter. Some servers accept no more."""
+"""The most characters of a parameter, since some servers accept no more."""
 
 
 class _Tracked(NamedTuple):
-    """A run of a tracker. `texts` are results as well, and `write` writes its artifacts into a folder."""
+    """A run of a tracker. `texts` are results too, and `write` writes its artifacts into a folder."""
 
     id: str
     name: str
@@ -49,10 +49,10 @@ class _Tracked(NamedTuple):
 
 
 def mlflow(sweep: Sweep) -> str:
-    """Send a sweep to MLflow: a run for the sweep, and a child of it for each of its runs.
+    """Send a sweep to MLflow: a parent run for the sweep, and a child run for each run of the sweep.
 
     They belong to the active experiment of the server or store that MLflow is set to. Sending a sweep again
-    adds nothing, except what is new if the sweep was continued.
+    adds only runs and results that are new since then.
 
     Returns:
         The id of the run for the sweep.
@@ -76,7 +76,7 @@ def mlflow(sweep: Sweep) -> str:
 
     @contextmanager
     def opened(one: _Tracked) -> Iterator[str]:
-        """Open a run, below the one that is open, and send what it lacks."""
+        """Open a run of MLflow, nested in the active one, and send the data that it lacks."""
         made = known.get(one.id)
         run_id = None if made is None else made.info.run_id
         tags = {"tot_lab.sweep": tracked.id, "tot_lab.id": one.id, **one.texts}
@@ -85,14 +85,14 @@ def mlflow(sweep: Sweep) -> str:
         try:
             if not is_known(one):
                 names = [name for name in one.parameters if made is None or name not in made.data.params]
-                for start in range(0, len(names), 100):  # the most of one request
+                for start in range(0, len(names), 100):  # MLflow's limit for one request
                     part = names[start : start + 100]
                     tracker.log_params({name: one.parameters[name] for name in part})
                 tracker.log_metrics(one.metrics)
                 with tempfile.TemporaryDirectory() as folder:
                     one.write(Path(folder))
                     tracker.log_artifacts(folder, "tot_lab")
-                tracker.set_tag("tot_lab.digest", one.digest)  # last: what was cut short is sent again
+                tracker.set_tag("tot_lab.digest", one.digest)  # last: an interrupted run is sent again
             yield active.info.run_id
             status = "FAILED" if one.failed else "FINISHED"
         finally:
@@ -107,11 +107,11 @@ def mlflow(sweep: Sweep) -> str:
 
 
 def wandb(sweep: Sweep) -> str:
-    """Send a sweep to Weights & Biases: a group with a run for the sweep, and one for each of its runs.
+    """Send a sweep to Weights & Biases: a group with a run for the sweep, and one for each run of the sweep.
 
-    They belong to the project of the environment (`WANDB_PROJECT`). Their ids are made of the sweep, so that
-    a server continues them if the sweep is sent again. Offline, each time writes folders of its own, which
-    have the same ids.
+    They belong to the project of the environment (`WANDB_PROJECT`). Their ids are derived from the sweep, so
+    that a server updates them if the sweep is sent again. Offline, each call writes new folders, with the
+    same ids.
 
     Returns:
         The id of the run for the sweep, which is also the name of the group.
@@ -164,7 +164,7 @@ def _tracked(sweep: Sweep, name: str) -> tuple[_Tracked, Iterator[_Tracked]]:
         if len(table) and not table[name].isna().any():
             metrics[f"total/{name}"] = float(table[name].sum())
     for number, row in enumerate(success_rates(table).to_dict("records") if len(table) else []):
-        label = re.sub(r"[^\w\-. /:]", "_", str(row["setting"]))[:200]  # what MLflow accepts
+        label = re.sub(r"[^\w\-. /:]", "_", str(row["setting"]))[:200]  # the characters that MLflow accepts
         label = f"{label} {number}" if f"runs/{label}" in metrics else label
         metrics |= {f"{name}/{label}": value for name, value in _numbers(row).items()}
     parameters = {
@@ -197,7 +197,7 @@ def _write_sweep(sweep: Sweep, folder: Path) -> None:
 
 
 def _write_run(sweep: Sweep, run_id: str, folder: Path) -> None:
-    with suppress(LookupError):  # it could not start; the row has the reason
+    with suppress(LookupError):  # the run could not start; the row has the reason
         run = sweep.run(run_id)
         run.save(folder / "run.jsonl")
         run.save_html(folder / "run.html")
@@ -207,11 +207,11 @@ _IDENTITY = ("setting", "strategy", "domain", "task", "task_number", "repeat", "
 """The columns that identify a run."""
 
 _TEXTS = ("answer", "answer_state", "stop_reason", "error", "strategy_used", "run_id")
-"""The columns with other texts."""
+"""The other columns that hold text."""
 
 
 def _numbers(row: Mapping[Any, Any]) -> dict[str, float]:
-    """Return what a row measures, as far as it is known."""
+    """Return the finite numbers of a row, apart from those that identify the run."""
     found = {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
     return {name: number for name, number in found.items() if name not in _IDENTITY and math.isfinite(number)}
 
@@ -227,7 +227,7 @@ def _flat(name: str, value: Any) -> dict[str, str]:
 
 
 def _cut(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return texts without secrets, those that are too long with their beginning."""
+    """Return texts without secrets. Only the beginning of a long one is kept."""
     shown = {name: scrubbed(text) for name, text in texts.items()}
     return {name: text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for name, text in shown.items()}
 

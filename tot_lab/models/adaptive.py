@@ -1,9 +1,9 @@
 """The rule that finds how many concurrent requests an endpoint should get.
 
 It uses no clock and no I/O: `AdaptiveLimiter` (limits.py) reports requests to `AdaptiveLimit` and obeys
-`value`. Requests count only if they were sent while the limit was reached, so a strategy with few calls says
-nothing about the server. `_Window` measures the throughput of one limit, and the generator `_limits` decides
-which limit is measured next.
+`value`. Requests count only if they were sent while the limit was reached, because a strategy with few calls
+shows nothing about the server. `_Window` measures the throughput of one limit, and the generator `_limits`
+decides which limit is measured next.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import NamedTuple
 
 START = 16
 LARGEST = 512
-"""An operating system often allows a process 1,024 open connections and files."""
+"""The largest limit. An operating system often allows a process 1,024 open connections and files."""
 
 SAMPLES = 16
 """Replies that are measured before a decision, or as many as the limit if that is more."""
 
 TRIAL_SECONDS, HOLD_SECONDS = 0.2, 1.0
-"""Shortest measurement of a new limit and of one that holds. Pauses of the own process are as long."""
+"""Shortest measurement of a new limit and of the current one: this process may pause nearly as long."""
 
 GAIN = 1.1
 """Factor by which the throughput must rise when the limit is doubled, less for a smaller step."""
 
 KEPT = 0.95
-"""Share of the throughput that half the limit must keep, so that the smaller limit is preferred."""
+"""Share of the throughput that must remain at half the limit for the smaller limit to be preferred."""
 
 CHANGED = 1.5
-"""Factor by which the latency changes before the limit is questioned early."""
+"""Factor by which the latency must change to start a probe early."""
 
 COMPARED, REMEMBERED = 8, 128
-"""Requests at a limit before another one is compared with it, and before older ones count half."""
+"""Requests at a limit before its failures are compared, and before older requests count half."""
 
 APART = 1.5
-"""Factor between two limits whose shares of failures are compared."""
+"""Smallest factor between two limits whose shares of failures are compared."""
 
 DOUBT = 2.0
-"""Difference of log-likelihoods that is significant: of 1 in 20 by chance."""
+"""Difference of log-likelihoods that chance alone exceeds once in 20 times."""
 
 HOLD, LONGEST_HOLD = 2, 64
-"""Measurements between two probes: at first, and after several probes in vain."""
+"""Measurements between two probes: at first, and at most, after many unsuccessful probes."""
 
 
 class _Window:
@@ -49,7 +49,7 @@ class _Window:
 
     A measurement waits for one round trip after a change, and then averages the latency of as many requests
     as the limit. The throughput is the limit divided by the latency (Little's law), counted in output tokens,
-    so that phases of long and of short replies compare.
+    so that phases of long and of short replies can be compared.
     """
 
     def __init__(self, limit: int, changed: float) -> None:
@@ -85,7 +85,7 @@ class _Window:
 
 
 class _Shares:
-    """The share of requests that fail at each limit, of the last ones."""
+    """The share of the recent requests that failed, for each limit."""
 
     def __init__(self) -> None:
         self._counts: dict[int, tuple[float, float]] = {}  # requests and failures
@@ -99,9 +99,9 @@ class _Shares:
     def are_usual(self, limit: int) -> bool:
         """Whether failures at `limit` are as frequent as at another one, so that they do not depend on it.
 
-        They must occur at the smaller limit too. Below half, the shares must not differ significantly. Above,
-        an overloaded server explains them as well: it answers as many requests per second at both
-        limits and refuses the others. The equal share must then be the likelier explanation.
+        They must occur at the smaller limit too. If less than half of the requests fail, the shares must not
+        differ significantly. If more fail, an overloaded server is another explanation: it answers as many
+        requests per second at both limits and refuses the others. An equal share must then be likelier.
         """
         known = [at for at, (n, _) in self._counts.items() if n >= COMPARED]
         smaller = [at for at in known if at <= limit / APART]
@@ -152,23 +152,23 @@ class AdaptiveLimit:
     """Finds the concurrency with the best throughput, and the smallest of several good ones.
 
     - *Growth.* The limit doubles as long as each doubling raises the throughput by a tenth. The last step,
-      which did not, is taken back. If the first step did not, the limit is halved as long as that loses
-      nothing.
-    - *Back-off.* A refusal takes a step up back, and otherwise halves the limit, at most once per round trip:
-      none counts until the requests above the new limit have ended. One 429, 503 or 529 is a refusal. Broken
-      connections and time-outs are one only if a quarter of the requests fail, and at least four. Failures
-      that are as frequent at another limit do not count.
-    - *Below a refused limit* growth is a binary search, and stops at an eighth below.
-    - *Probes.* The limit then holds, and tries a step up and a step down in turn, rarer after each probe in
-      vain; at once if the latency rose or fell by half in two measurements in a row.
+      which does not, is undone. If the first step does not, the limit is halved as long as that loses
+      almost nothing.
+    - *Back-off.* A refusal undoes a step up, and otherwise halves the limit, at most once per round trip:
+      no other counts until the requests above the new limit have ended. One 429, 503 or 529 is a refusal.
+      Broken connections and time-outs count as one only if a quarter of the requests fail, and at least four.
+      Failures that are as frequent at another limit do not count.
+    - *Below a refused limit* growth is a binary search, and stops an eighth below it.
+    - *Probes.* The limit is then held. A step up and a step down are tried in turn, less often after each
+      unsuccessful probe, and at once if the latency rose or fell by half in two measurements in a row.
 
     References:
         Chiu and Jain 1989, Analysis of the increase and decrease algorithms for congestion avoidance (AIMD).
         RFC 5681 (TCP: slow start, half of what is in flight after a loss). Xu, Harfoush and Rhee 2004
         (BIC-TCP: binary search below the last loss). Netflix concurrency-limits, `AIMDLimit`, `VegasLimit`
         and `Gradient2Limit`: requests count only if the limit is used. They compare latencies with an
-        estimate of the latency without load. Replies of any length have none, so this rule compares
-        throughputs.
+        estimate of the latency without load. For replies of varying length there is none, so this rule
+        compares throughputs.
     """
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class AdaptiveLimit:
         """Why the limit last changed."""
         self._ceiling: int | None = None
         """The limit that was refused, unless a larger one was good since."""
-        self._refused = -1.0  # time
+        self._refused = -1.0  # time of the last refusal
         self._falling = False  # no measurement was completed since then
         self._shares = _Shares()
         self._rule = self._limits()
@@ -190,7 +190,7 @@ class AdaptiveLimit:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the server refused a larger limit, and none was good since."""
+        """Whether the server refused a larger limit, and none so large was good since."""
         return self._ceiling is not None
 
     def replied(self, sent: float, now: float, limit: int, tokens: int, *, is_full: bool) -> bool:
@@ -227,7 +227,7 @@ class AdaptiveLimit:
             limit: The limit when it was sent.
             under_way: Requests under way or waiting to be repeated. There are more than `value` for some time
                 after a decrease.
-            reason: What happened.
+            reason: A word for the failure, such as its status.
             refused: Whether the server said that it is overloaded.
         """
         self._shares.add(limit, True)
@@ -270,7 +270,7 @@ class AdaptiveLimit:
         self, limit: int, throughput: float, direction: int, reason: str = "probe", *, probes: bool = False
     ) -> _Search:
         """Double the limit (`direction` 1) or halve it (-1) as long as that is good. If a larger limit is
-        refused, the next smaller one is the last good one.
+        refused, the raised `_Refused` names the last good one.
         """
         while (following := self._next(limit, direction, probes)) is not None:
             try:
@@ -315,8 +315,8 @@ class AdaptiveLimit:
             hold = min(2 * hold, LONGEST_HOLD) if limit == held else HOLD
 
     def _next(self, limit: int, direction: int, probes: bool) -> int | None:
-        """Return the limit that follows `limit`, or `None` if it is the last one. Below a refused limit it is
-        halfway, unless that is too near; a probe then goes above it.
+        """Return the limit to try after `limit`, or `None`. Below a refused limit it is halfway to that one.
+        If this is too small a step, only a probe goes on, by an eighth.
         """
         if direction < 0:
             return limit // 2 or None

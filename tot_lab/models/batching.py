@@ -1,7 +1,7 @@
 """The layer that makes one request of several calls: samples of one prompt, or short judgements of several.
 
-Each of them remains a call with its own reply and cache entry. The common request only shows in what was
-paid, since a prompt that the samples of a request share is paid once.
+Each call keeps its own reply and cache entry. The common request shows only in the amount paid, since a
+prompt that the samples of a request share is paid once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ them. Those of one turn of a search arrive together.
 """
 
 MOST = 32
-"""Calls of one request. It is the default limit of text-embeddings-inference."""
+"""The most calls of one request. It is the default limit of text-embeddings-inference."""
 
 
 class Gathered(Flight):
@@ -61,8 +61,8 @@ class Gathered(Flight):
             self.land([])
 
     def reply_to(self, observer: CallObserver) -> Reply:
-        """Return the reply to the call of `observer`, which pays in proportion to what it would have cost
-        alone.
+        """Return the reply to the call of `observer`. The observer pays in proportion to what the call would
+        have cost alone.
         """
         replies, place = self.replies(), self.sent[observer]
         if self.paid is not None:
@@ -77,7 +77,7 @@ class Batched:
 
     Args:
         inner: The next layer.
-        key: Calls with the same key can be one request. `None` means that a call must be one of its own.
+        key: Calls with the same key can be one request. `None` means that a call needs its own request.
     """
 
     def __init__(self, inner: Backend, key: Callable[[Call], Hashable | None]) -> None:

@@ -38,16 +38,17 @@ Mode = Literal["auto", "off", "refresh", "replay"]
 
 `auto` calls the model only for unknown calls. `off` calls the model for every call and caches nothing.
 `refresh` calls the model once for every call and stores the replies beside the old ones. `replay` never calls
-the model, and an unknown call is an error. Only a simulated model without a cache computes its replies then.
+the model, and an unknown call is an error. The exception is a simulated model without a cache, which computes
+its replies.
 """
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 _UNKNOWN: Weights = {}
-_DIFFERENCES = 3  # that an error names
+_DIFFERENCES = 3  # the most that an error names
 
 
 class CacheMiss(CacheError):
-    """A call in `replay` is not cached. The message describes the most similar entry."""
+    """Raised in `replay` for a call that is not cached. The message describes the most similar entry."""
 
 
 class Readable(Protocol):
@@ -83,8 +84,8 @@ class Cache:
         self.stores = list(stores)
 
     def renewed(self) -> Cache:
-        """Return a cache with a new store, the only one it reads and writes, for `refresh`. This cache reads
-        it first from now on.
+        """Return a cache that reads and writes only a new store, for `refresh`. From now on, this cache reads
+        that store first.
         """
         if self.newest is None:
             raise CacheError(
@@ -132,11 +133,11 @@ class Cache:
             yield stored_in(key, data).reply
 
     def held(self, keys: Collection[str]) -> Collection[str]:
-        """Return those of `keys` that may have an entry. One of several stores would be read for each."""
+        """Return those of `keys` that may have an entry: all of them if there are several stores."""
         return keys if self.newest is None or len(self.stores) > 1 else self.newest.held(keys)
 
     async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | None:
-        """Return what `stored` does, decoded. A worker of a distributed sweep asks another process for it."""
+        """Return the entry that `stored` decodes. Workers of a distributed sweep ask another process."""
         found = self.stored(key, weights)
         return found and found[1]
 
@@ -288,7 +289,7 @@ class Cached:
         self.mode = mode
         self.weights = weights
         self._assumed: Weights = {}
-        """Those of the first reply, while no server reports any: replies of several are not mixed."""
+        """The weights of the first reply, if the server reports none, so that others are not mixed in."""
         self._has_warned = False
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
@@ -333,8 +334,8 @@ class Cached:
         await self.inner.answer_each(asked, give)
 
     async def _known(self, key: str) -> Stored | None:
-        """Return the entry under `key` of the weights that the server has, or, if it reports none, of those
-        that the first reply had. Warns if there are entries of others.
+        """Return the entry under `key` whose weights are those that the server reports or, without a report,
+        those of the first reply. Warns if there are entries of other weights.
         """
         reported = await self.weights.now()
         meant = reported or self._assumed

@@ -1,8 +1,8 @@
 """Checks of a model and its server: `await lab.check()`.
 
-The model is tested with small calls, and what its server reports (`Endpoint.server_facts`) adds what replies
-do not show. `None` means unknown, and problems are described with a remedy. An unreachable server, a slow
-one, a failing one and one with another API are facts apart.
+The model is tested with small calls, and `Endpoint.server_facts` adds what its server reports and replies do
+not show. `None` means unknown, and problems are described with a remedy. An unreachable server, a slow one, a
+failing one and one with another API are different problems.
 """
 
 from __future__ import annotations
@@ -264,10 +264,12 @@ async def _takes_n(endpoint: Endpoint, problems: list[str]) -> bool:
 
 
 async def _speed(endpoint: Endpoint, problems: list[str], notes: _Notes) -> tuple[float | None, int | None]:
-    """Tokens that one call generates in a second, and how many calls are answered at the same time.
-    They queue when half of `AT_ONCE` take longer than one alone: 2.5 times with one slot, 1.5 times
+    """Return the tokens per second of one call, and how many calls are answered at the same time.
+
+    Calls queue if the median of `AT_ONCE` takes longer than one alone: 2.5 times with one slot, 1.5 times
     with two. A single late call is chance, and so are late calls that a second attempt does not repeat.
-    A provider's own service is not put to that test."""
+    For a provider's own service, only the speed is measured.
+    """
     slots = None
     try:
         alone = [await _timed(endpoint, 0, place, notes) for place in range(2)]

@@ -1,4 +1,4 @@
-"""The layer that keeps what a call asks for of the log-probabilities, before a reply is stored."""
+"""The layer that reduces log-probabilities to what a call asks for, before a reply is stored."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class Condensed:
         self.inner = inner
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return the replies without what no call has asked for."""
+        """Return the replies, each with only the log-probabilities that its call asks for."""
         replies = await self.inner.answer(calls, observer)
         return [condensed(call, reply) for call, reply in zip(calls, replies, strict=True)]

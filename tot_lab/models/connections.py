@@ -1,7 +1,7 @@
 """HTTP connections of an event loop, through aiohttp.
 
 All endpoints of a loop share one pool, which is closed together with the loop. Redirects are not followed,
-since they would receive the key, and no response can grow without limit.
+since their targets would receive the key, and no response can grow without limit.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 LARGEST = 256 * 2**20
-"""Bytes of a response that are read."""
+"""The most bytes of a response."""
 
 _LARGEST_ERROR = 2**20
-"""Bytes of the response with an error that are read, since its message is looked for in all of them."""
+"""The most bytes that are read of an error response, all of which are searched for its message."""
 
-_CONNECTING = 30.0  # seconds
-_ENDING = 0.2  # seconds
+_CONNECTING = 30.0  # seconds to wait for a connection
+_ENDING = 0.2  # seconds to wait for the end of a stream
 _IDLE = 3.0  # seconds; servers of uvicorn close an idle connection after 5
 
 _SESSIONS: WeakKeyDictionary[asyncio.AbstractEventLoop, ClientSession] = WeakKeyDictionary()
@@ -54,12 +54,12 @@ async def at_end_of_loop(close: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _new_session(loop: asyncio.AbstractEventLoop) -> ClientSession:
-    """Return the connections of an event loop that has none."""
+    """Open the connection pool of an event loop that has none."""
     import aiohttp  # noqa: PLC0415
 
     session = _SESSIONS[loop] = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTING),  # the driver ends a call
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTING),  # the driver limits calls
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         headers={"Accept-Encoding": "identity"},
@@ -77,7 +77,7 @@ async def _new_session(loop: asyncio.AbstractEventLoop) -> ClientSession:
 async def opened(
     url: str, body: bytes | None, headers: Mapping[str, str], address: str, *, refusing: bool = False
 ) -> AsyncIterator[ClientResponse]:
-    """Send a request and give the response, of which only the head was read. Without a body it is a GET.
+    """Send a request and yield the response, of which only the head was read. Without a body it is a GET.
 
     Raises:
         Failure: If the connection fails, also while the response is read, and if `refusing` is true and the
@@ -108,7 +108,7 @@ async def opened(
 
 
 def _close_after_streams_of_llama_cpp(response: ClientResponse) -> None:
-    """Do not use the connection again: llama.cpp announces to keep it, and closes it after a stream."""
+    """Do not reuse the connection: llama.cpp announces that it keeps it, and closes it after a stream."""
     if response.headers.get("Server") != "llama.cpp" or response.content_type != "text/event-stream":
         return
     protocol = response.connection and response.connection.protocol

@@ -81,8 +81,8 @@ def unpacked(key: str, data: bytes) -> Entry:
 
 
 def stored_in(key: str, data: bytes) -> Stored:
-    """Return what a cache hit needs of the entry in `data`. Raises `DamagedEntry`, except that the request is
-    not checked.
+    """Return what a cache hit needs of the entry in `data`. Raises `DamagedEntry` as `unpacked` does, but
+    the request is not checked.
     """
     stored: Stored = _checked(key, data, _answer_of)
     return stored

@@ -2,7 +2,7 @@
 
 A request lives as long as somebody waits for it. A cancelled caller leaves the reply to the others, and when
 the last one leaves, the request is cancelled. The first caller that still waits pays for it. If it has to
-wait, it does so for the earliest run among its callers.
+queue, it has the place of the earliest run among its callers.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Flight:
 
     def wake(self) -> None:
         """Let the calls that wait continue."""
-        if self.loop.is_closed():  # the request was left behind, and so were they
+        if self.loop.is_closed():  # the loop ended before the request, and no call waits any more
             return
         for turn in self.turns:
             if not turn.done():
@@ -67,7 +67,7 @@ class Flight:
             observer.note("call.queued")
 
     async def end(self, *observers: CallObserver) -> None:
-        """Wait for the end of the request. If that is cancelled, `observers` wait no longer."""
+        """Wait for the end of the request. If the waiting is cancelled, `observers` wait no longer."""
         turn: asyncio.Future[None] = self.loop.create_future()
         self.turns.append(turn)
         try:
@@ -89,7 +89,7 @@ class Flight:
         return self.outcome is not None
 
     def replies(self) -> Sequence[Reply]:
-        """Return the replies to the request, which has ended. Raises what it failed with."""
+        """Return the replies to the request, which has ended. Raises its error if it failed."""
         assert self.outcome is not None
         if isinstance(self.outcome, BaseException):
             raise self.outcome
@@ -119,7 +119,7 @@ class Flight:
 
 @contextmanager
 def landing(flights: Collection[Flight]) -> Iterator[None]:
-    """Let each of `flights` that has not ended fail with what is raised here, for the calls that wait."""
+    """If the block raises, end each open flight of `flights` with that error, which its calls receive."""
     try:
         yield
     except BaseException as error:
@@ -199,7 +199,7 @@ class SingleFlight:
         try:
             await asyncio.shield(task)
             for flight in flights:
-                flight.replies()  # raises what it failed with
+                flight.replies()  # raises its error if it failed
         except asyncio.CancelledError as error:
             for flight, (_, observer) in flights.items():
                 flight.leave([observer], *error.args)

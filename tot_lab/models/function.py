@@ -1,8 +1,8 @@
 """Functions as models: a user's own, or a simulated model.
 
 Whatever a function returns, yields or raises becomes a reply: text, a `Reply`, or an error. Values that a
-file cannot hold are converted, thinking is separated from the text, and an error code of the driver is
-prefixed.
+file cannot hold are converted, thinking is separated from the text, and an error that starts like a
+code of the driver gets a prefix.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Function:
         return separated(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
 
     def _explain(self, error: Exception) -> str:
-        """Describe an exception of the function. A mistake in its code comes with the line.
+        """Describe an exception of the function. For a mistake in its code, the line is named.
 
         The first exception is also a warning, so that it is seen before a long experiment ends. The text of
         the line may hold a key and is not shown.

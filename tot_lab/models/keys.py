@@ -52,7 +52,7 @@ class Request(
     tool_choice: str | None = None
     effort: str | None = None
     options: dict[str, Any] = {}
-    alternatives: int | None = None  # keys of calls that do not set it are those of earlier versions
+    alternatives: int | None = None  # if it is not set, keys are those of earlier versions
 
     @cached_property
     def key(self) -> str:
@@ -63,7 +63,7 @@ class Request(
 
     @property
     def of_any_sample(self) -> bytes:
-        """What the request has in common with those for other samples, also of other attempts and repeats."""
+        """The part of the request that all samples, attempts and repeats of a call have in common."""
         return _encoded(msgspec.structs.replace(self, sample_index=0, attempt=(), repeat=0))
 
 
@@ -102,7 +102,7 @@ def request_of(call: Call, model: dict[str, Any]) -> Request:
 
 
 class Requests:
-    """Returns the requests of calls to one model. That of a call on its way is made once.
+    """Returns the requests of calls to one model. While a call is answered, its request is built once.
 
     Args:
         model: The identity of the model, with sorted keys.
@@ -122,7 +122,7 @@ class Requests:
         return known
 
     def remember(self, call: Call) -> None:
-        """Remember the request of `call` once it is made. The call sets out, and `forget` must follow."""
+        """Keep the request of `call` from its first use on. `forget` must follow once it is answered."""
         self._on_their_way[id(call)] = None
 
     def forget(self, call: Call) -> None:

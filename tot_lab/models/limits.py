@@ -24,7 +24,7 @@ from tot_lab.models.stack import Backend, Endpoint, Failure, Listening, queue_po
 MINUTE = 60.0
 
 FEW, PATIENCE = 8, 10.0
-"""A warning says when refusals keep the limit below so many requests for so many seconds."""
+"""A warning follows if refusals keep the limit below `FEW` requests for `PATIENCE` seconds."""
 
 OVERLOADED = (429, 503, 529)
 """HTTP statuses by which a server refuses requests that it could answer later."""
@@ -144,7 +144,7 @@ class AdaptiveLimiter(RateLimiter):
     async def measured(
         self, endpoint: Endpoint, inner: Backend, calls: Sequence[Call], observer: CallObserver
     ) -> Sequence[Reply]:
-        """Make one request, and learn from it."""
+        """Make one request, and let the rule adapt the limit to its outcome."""
         now = asyncio.get_running_loop().time
         sent, is_full = now(), self.under_way >= self.concurrency
         limit = max(self.concurrency, self.under_way)
@@ -231,7 +231,7 @@ def limiter_of(endpoint: Endpoint) -> RateLimiter:
 
 
 def are_congested(endpoints: Iterable[Endpoint]) -> bool:
-    """Whether at each of the endpoints that are in use as many requests wait as are under way, so that no
+    """Whether each of the endpoints in use has as many waiting requests as it takes at once, so that no
     further ones are needed to keep it busy.
     """
     known = _LIMITERS.get(asyncio.get_running_loop(), {})
@@ -279,7 +279,7 @@ class Limited(_UsesLimiter):
 
 
 class Measured(_UsesLimiter):
-    """The layer that lets an adaptive rate limiter see every single request, also the repeated ones."""
+    """The layer that lets an adaptive rate limiter measure every request, including retries."""
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies. Raises `Failure`."""

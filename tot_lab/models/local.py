@@ -42,10 +42,10 @@ class Local(Endpoint):
     """A model with open weights, run by llama.cpp on this machine at no cost.
 
     A call with a seed gets the same text again as long as `slots` is 1; with more slots, calls in one batch
-    change each other's rounding. What prompts share before their last paragraph is processed once, and its
-    state is kept in temporary files of at most 1 GiB (`tot_lab.models.prefixes`). Without a seed, calls one
-    at a time reuse all that an earlier prompt began with, which llama.cpp does by itself. The slot of a call
-    is chosen for it: `id_slot` in `options` is recorded as dropped.
+    change each other's rounding. Text that prompts share before their last paragraph is processed once,
+    and its state is kept in temporary files of at most 1 GiB (`tot_lab.models.prefixes`). Calls one at a time
+    without a seed reuse whatever beginning the slot already holds, which llama.cpp does by itself. The slot
+    of a call is chosen for it: `id_slot` in `options` is recorded as dropped.
 
     Tools reach a model only if the chat template of its weights supports them. Otherwise, as with
     smollm2-135m, they are recorded as dropped; the prompts of the strategies describe them too.
@@ -113,7 +113,7 @@ class Local(Endpoint):
         return "this machine"
 
     async def problem(self) -> str | None:
-        """Find missing weights."""
+        """Describe missing weights."""
         try:
             find(self.weights)
         except FileNotFoundError as error:
@@ -197,7 +197,7 @@ class _Server:
 
     @property
     def prefixes(self) -> Prefixes | None:
-        """What answers calls on the running server, or `None`."""
+        """The object that answers calls on the running server, or `None`."""
         running = self._process is not None and self._process.poll() is None
         return self._prefixes if running else None
 
@@ -215,9 +215,9 @@ class _Server:
         return self._takes_tools is not False
 
     def start(self) -> Prefixes:
-        """Return what answers calls, starting the server if needed. Blocks while the weights are loaded.
+        """Start the server if needed, and return the object that answers calls. Blocks while weights load.
 
-        Callers that waited for a failed start get its error and do not start again.
+        Callers that waited for a failed start get its error and do not start the server again.
 
         Raises:
             OSError: If the server cannot run.
@@ -253,7 +253,7 @@ class _Server:
         script = Path(__file__).with_name("llama_server.py")
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
-                # -P: its folder holds modules of tot_lab that must not shadow others.
+                # -P: the script's folder holds modules of tot_lab that must not shadow others.
                 kept([sys.executable, "-P", str(script)]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The installed table of models, which litellm brings: context windows and prices.
+"""The table of models that is installed with litellm: context windows and prices.
 
 It is read without importing litellm. Unknown values are not guessed: a price that is missing for this
 provider is `None`.

@@ -1,11 +1,11 @@
 """Beginnings of prompts that the calls of a search share, each processed once by a llama.cpp server.
 
-llama.cpp reuses what a slot holds of a new prompt, so calls one at a time lose nothing. Two kinds of calls
-do: those made at the same time, since each slot processes the shared beginning for itself, and those with a
-seed, since what came before would change the rounding of their replies. For both, the paragraphs before the
-last one are processed first, the state of the slot is saved to a file, and it is restored for all calls that
-begin in the same way. Each state is computed from the one of the beginning before it, in the same steps, so a
-call with a seed starts from the same bits whatever came before.
+llama.cpp reuses the beginning of a prompt that a slot holds, so calls one at a time process it once. Two
+kinds of calls do not: those made at the same time, since each slot processes it for itself, and those with a
+seed, which must not reuse it, since the calls before would change the rounding of their replies. For both,
+the paragraphs before the last one are processed first, the state of the slot is saved to a file, and it is
+restored for all calls that begin in the same way. Each state is computed from the one of the beginning before
+it, in the same steps, so a call with a seed starts from the same bits whatever came before.
 
 References:
     llama.cpp, tools/server/README.md: `id_slot`, `cache_prompt`, and `POST /slots/{id_slot}` with `save` and
@@ -33,19 +33,19 @@ from tot_lab.models.openai_compatible import LlamaCpp
 from tot_lab.models.stack import Failure, Listening, NullObserver
 
 SHORTEST = 64
-"""Characters that a beginning adds to the one before it, at least."""
+"""The fewest characters that a beginning adds to the one before it."""
 
 GROWTH = 1.5
 """Factor between the lengths of beginnings, so that a long prompt has few of them."""
 
 LARGEST = 2**30
-"""Bytes of all saved states. The least recently used ones are removed."""
+"""The most bytes of all saved states. The least recently used ones are removed."""
 
 WAITING = 0.01
-"""Seconds between two looks at whether another call is ready."""
+"""Seconds between two checks whether a slot is free, or another call has saved a state."""
 
 PATIENCE = 5.0
-"""Seconds after which a state is saved or restored again."""
+"""Seconds to wait for saving or restoring a state before it is tried again."""
 
 
 class Beginning(NamedTuple):
@@ -56,7 +56,7 @@ class Beginning(NamedTuple):
 
 
 def text_of(call: Call) -> str:
-    """Return all that a chat template makes the prompt of."""
+    """Return everything from which a chat template makes the prompt, as one text."""
     parts = [str(part) for part in (*call.tools, call.tool_choice, call.effort, call.options) if part]
     turns = (f"{message.role}: {message.tool_calls or ''}{message.content}" for message in call.messages)
     return "\n".join([*parts, *turns])
@@ -88,8 +88,8 @@ def _without_reply(call: Call) -> Call:
 
 
 class _Cached(Listening):
-    """A call observer that reads the cached tokens, of which those in `beforehand` do not count as cached,
-    since they were processed for this call.
+    """A call observer that reads the number of cached tokens. It forwards that number without `beforehand`,
+    the tokens that were processed for this call.
     """
 
     def __init__(self, observer: CallObserver, beforehand: int = 0) -> None:
@@ -111,14 +111,14 @@ class _Request:
     def __init__(self, text: str) -> None:
         self.text = text
         self.loop = asyncio.get_running_loop()
-        self.slot = -1  # it waits for one
+        self.slot = -1  # it waits for a slot
         self.saving = ""
 
 
 class Prefixes:
-    """Answers calls on a server, and processes what their prompts share once.
+    """Answers calls on a server, and processes beginnings that their prompts share once.
 
-    A call has its slot to itself. Calls of several event loops share the slots. They wait by looking again,
+    A call has its slot to itself. Calls of several event loops share the slots. They wait by polling,
     since a loop that is closed can neither give a slot back nor receive one.
 
     Args:
@@ -130,10 +130,10 @@ class Prefixes:
     def __init__(self, endpoint: LlamaCpp, slots: int, folder: Path) -> None:
         self.endpoint = endpoint
         self.held = dict.fromkeys(range(slots), "")
-        """The prompt that each slot holds, "" if it is unknown. The slot that was taken last is the last."""
+        """The prompt that each slot holds, "" if it is unknown. The most recently taken slot is the last."""
         self.folder = folder
         self.works = True
-        """Whether a prompt can begin with a state. Some architectures cannot go back to its end."""
+        """Whether prompts can continue from a saved state. Some architectures cannot go back to its end."""
         self._requests: list[_Request] = []
         self._lock = threading.Lock()
 
@@ -233,22 +233,22 @@ class Prefixes:
         """Restore the state of a beginning, and return whether it was saved. Raises `Failure`."""
         file = self._file(text)
         try:
-            os.utime(file)  # it is used
+            os.utime(file)  # marks it as recently used
             await self._act(request, "restore", file.name)
         except FileNotFoundError:
             return False
         except Failure as failure:
             if not failure.connection_failed:
                 file.unlink(missing_ok=True)  # it is damaged
-            failure.retry = True  # which processes it again
+            failure.retry = True  # the retry processes the beginning again
             raise
         return True
 
     async def _act(self, request: _Request, action: str, name: str) -> None:
-        """Save or restore the state of the slot, after a request that was just cancelled there."""
+        """Save or restore the state of the slot, even if a request was just cancelled there."""
         page = f"/slots/{request.slot}?action={action}"
         while True:
-            with suppress(TimeoutError):  # llama.cpp may forget one of several that waited for a slot
+            with suppress(TimeoutError):  # llama.cpp may forget one of several requests that wait for a slot
                 async with asyncio.timeout(PATIENCE):
                     async with self.endpoint._posted(page, {"filename": name}) as response:
                         await body_of(response)

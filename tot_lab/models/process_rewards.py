@@ -1,7 +1,7 @@
 """Process reward models in the formats that they are published with, each served by vLLM.
 
-Each part turns the conversation of a reward call into what its authors' code gives the model, to the byte. It
-reads the reward of each step as that code does.
+Each part turns the conversation of a reward call into the text that its authors' code gives the model,
+to the byte. It reads the reward of each step as that code does.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Labeller(VLLMReward):
     """A language model of vLLM that labels each step with the token `+` or `-`.
 
     The reward of a step is the probability of `+` among the two, in the distribution of the token after the
-    step. Each step is a prompt of its own with all steps before it, so that what is sent grows with the
+    step. Each step is a prompt of its own with all steps before it, so that the text sent grows with the
     square of their number. vLLM processes common prefixes once, unless prefix caching is turned off.
     """
 
@@ -71,7 +71,7 @@ class _Labeller(VLLMReward):
     """Ids of the tokens `+` and `-` in the vocabulary of the model."""
 
     def identity(self) -> dict[str, Any]:
-        """Return the model, its revision, and what is read of its answer."""
+        """Return the model, its revision, and the labels that are read from its answer."""
         return {**super().identity(), "labels": list(self.labels)}
 
     def need(self, calls: Sequence[Call]) -> Need:
@@ -108,7 +108,7 @@ class _Labeller(VLLMReward):
     def _chance(self, reported: Any) -> float:
         """Return the probability of `+` among the two labels.
 
-        A label that the server does not report is at most as likely as the least of those that it reports.
+        A label that the server does not report is at most as likely as the least likely reported token.
         It counts as impossible if that changes the reward by less than a rounding error.
         """
         try:
@@ -220,7 +220,7 @@ class SkyworkPRM(VLLMReward):
     the sigmoid of the value at the line break. `RewardModel(split=r"\\n+")` has a reward for each line.
 
     The authors' code tokenizes each line by itself, so that no token holds a line break and the letter before
-    it. The server does that (`/tokenize`), and gets the ids. It must serve the architecture
+    it. Here, the server does that (`/tokenize`), and then receives the ids. It must serve the architecture
     `Qwen2ForPrmModel`, which needs a plugin, with a value for each token.
 
     References:
@@ -249,8 +249,8 @@ class SkyworkPRM(VLLMReward):
         return {"values": [values[end] for end in ends], "model": page.get("model")}, usage
 
     def _body(self, solutions: list[Solution]) -> dict[str, Any]:
-        """Return the request for the tokens. A special token keeps the lines apart, and the last text is a
-        line break, whose token is thus known.
+        """Return the request for the tokens. A special token separates the lines. The last text is a line
+        break, so that its token is known.
         """
         (solution,) = solutions
         texts = [f"<|im_start|>{solution.question}\n", *_lines(solution), "\n"]

@@ -97,7 +97,7 @@ def origin(url: str) -> str:
 
 
 def is_key_of(variable: str, provider: str) -> bool:
-    """Whether the name of an environment variable, such as WORK_OPENAI_KEY, says that its key is one of
+    """Whether the name of an environment variable, such as WORK_OPENAI_KEY, says that it holds a key of
     `provider`.
     """
     prefixes = [name.removesuffix("_API_KEY") for name in key_variables(provider)]

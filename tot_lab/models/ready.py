@@ -9,7 +9,7 @@ weights takes longer; a call that waits for either is queued, and its timeout st
 has its own time limit.
 
 What the server reports about itself is requested once, before the first call. It is a note beside the first
-call of each run, outside the canonical record, since another node may run another version.
+call of each run, outside the canonical record, since another machine may run another version.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Only failures that may be temporary are repeated: 408, 409, 429, 5xx, broken connections, and replies that the
 server marks as failed (`chat/failures.py` decides which). Of several samples, only those that failed are
-requested again. The wait is the provider's Retry-After, or it starts at half a second
-and doubles. It is shortened by a random factor, so that many callers do not return at once. The last failure
-becomes a reply with what it used. What earlier ones used is part of their notes, and counts for every limit.
+requested again. The wait is the provider's Retry-After, or it starts at half a second and doubles. It is
+shortened by a random factor, so that many callers do not return at once. The last failure becomes a reply
+with an error and its usage. The usage of earlier ones is noted, and counts for every limit.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Retried:
             if again and (pay := PAY_AGAIN.get()) is not None and not await pay([*lost.values()]):
                 again, error = False, f"{error} (the spending limit has no room for another try)"
             if not again:
-                if self._warned < 0:  # nor of a retry
+                if self._warned < 0:  # no warning was given so far, not even of a retry
                     self._warned = time.monotonic()
                     warn_of_failure(f"A call failed: {error}")
                 return [reply or replace(lost[place], error=error) for place, reply in enumerate(replies)]

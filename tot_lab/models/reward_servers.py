@@ -28,7 +28,7 @@ from tot_lab.models.stack import NO_SERVER, Failure
 
 
 class Solution(NamedTuple):
-    """What is rewarded: the conversation before the solution, and its steps."""
+    """A solution to be rewarded: the conversation before it, and its steps."""
 
     before: tuple[Message, ...]
     steps: list[str]
@@ -64,7 +64,7 @@ class RewardServer(ServedModel):
     generates: ClassVar[bool] = False
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the most tokens that the prompt can have. A reward has none."""
+        """Return the most tokens that the prompt can have. A reward itself has no tokens."""
         need = super().need(calls)
         prompt = need.prompt or 0
         most = None if self.price is None else usd(self.price, prompt, 0)
@@ -99,7 +99,7 @@ class RewardServer(ServedModel):
         return usage_of(usage)
 
     def _text(self, rows: list[Any]) -> str:
-        """Return the reply that states the rewards in `rows`. Raises `Failure` if it holds none."""
+        """Return the reply that states the rewards in `rows`. Raises `Failure` if they are not valid."""
         rows = [row if isinstance(row, list) else [row] for row in rows]
         rewards = [self._reward(row) for row in rows]
         if len({len(row) for row in rows}) > 1:
@@ -139,8 +139,8 @@ class RewardServer(ServedModel):
 
     @abstractmethod
     def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
-        """Return what the server reports for each solution: for each of its steps, or once, a number or one
-        per class.
+        """Return the rows of each solution: one for each of its steps, or one in all. A row is a number, or a
+        list with one per class.
         """
 
     def _usage(self, page: Any, headers: Mapping[str, str]) -> Usage | None:
@@ -149,7 +149,7 @@ class RewardServer(ServedModel):
 
 
 ROUNDING = 0.01
-"""How far probabilities in half precision may be from 1 in total."""
+"""The most by which the sum of probabilities in half precision may differ from 1."""
 
 
 class VLLMReward(RewardServer):
@@ -170,7 +170,7 @@ class _Classes(VLLMReward):
     """Index of the class whose probability is the reward. -1 means the last one."""
 
     def identity(self) -> dict[str, Any]:
-        """Return the model, its revision, and what is read of its answer."""
+        """Return the model, its revision, and the class that is read from its answer."""
         return {**super().identity(), "correct": self.correct}
 
     def _chosen(self, values: list[float]) -> float:
@@ -199,7 +199,7 @@ class VLLMPooling(_Classes):
     value for each token, that of the last one is the reward."""
 
     def identity(self) -> dict[str, Any]:
-        """Return the model, its revision, the separator, and what is read of the answer."""
+        """Return the model, its revision, the separator, and the class that is read from the answer."""
         return {**super().identity(), "separator": self.separator}
 
     @property
@@ -330,7 +330,7 @@ class _TEI(RewardServer):
     _reports: ClassVar[Sequence[str]] = ("/info",)
 
     async def problem(self) -> str | None:
-        """Find a server that does not answer, or that serves another model."""
+        """Describe the problem if the server does not answer, or serves another model."""
         try:
             status, page = await self.look("/info")
         except Failure as failure:
@@ -388,7 +388,7 @@ class TEIPredict(_TEI):
     """Label of the class whose probability is the reward. `None` is for a model with one class."""
 
     def identity(self) -> dict[str, Any]:
-        """Return the model, its revision, and what is read of its answer."""
+        """Return the model, its revision, and the class that is read from its answer."""
         return {**super().identity(), "correct": self.correct}
 
     def _body(self, solutions: list[Solution]) -> dict[str, Any]:

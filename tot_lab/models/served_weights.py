@@ -25,7 +25,7 @@ INTERVAL = 30.0
 
 
 def disagreements(here: Weights, stored: Weights) -> list[str]:
-    """Describe the facts that both know and that differ."""
+    """Describe the facts that both contain and in which they differ."""
     return [
         f"{name} {here[name]!r} instead of {stored[name]!r}"
         for name in here
@@ -47,14 +47,14 @@ class ServedWeights:
         self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = WeakKeyDictionary()
 
     async def now(self) -> Weights:
-        """Return them. If the server does not answer, they are those that it reported before."""
+        """Return the weights that the server reports, or the last reported ones if it does not answer."""
         if self._endpoint is None or time.monotonic() < self._due:
             return self._known
         loop = asyncio.get_running_loop()
         asking = self._asking.get(loop)
         if asking is None or asking.done():
             asking = self._asking[loop] = loop.create_task(self._ask(self._endpoint))
-        await asyncio.shield(asking)  # all calls that wait go on at once, so that they can be one request
+        await asyncio.shield(asking)  # all waiting calls continue at once, so that they can be one request
         return self._known
 
     async def _ask(self, endpoint: Endpoint) -> None:

@@ -4,10 +4,10 @@ Before a request, the most that it can cost is reserved. When the replies arrive
 rest released. If a request was cancelled after it was sent, a reply reports no usage, or the reported usage
 is impossible, the whole reservation counts as spent, since it may have been charged. So does that of a failed
 request, unless it was refused. A request is repeated if the limit has room for it once more. A group of calls
-for which there is no room is requested in parts, each when the part before is paid. The notes of a call say
-what it can have cost so far, so that the journal of a killed run still holds it. If the price is unknown, the
-limit cannot be enforced and nothing is requested. A user's function has no price; the cost that its replies
-report is counted.
+for which there is no room is requested in parts, each when the part before is paid. The notes of a call state
+the most that it can have cost so far, so that the journal of a killed run still holds it. If the price is
+unknown, the limit cannot be enforced and nothing is requested. A user's function has no price; the cost that
+its replies report is counted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Hold:
     """A reservation for one request.
 
     Args:
-        most: USD that the request can cost.
+        most: The most USD that the request can cost.
         loop: The event loop of the request.
     """
 
@@ -65,14 +65,14 @@ class SpendLimiter:
         return math.fsum(hold.most for hold in self._held)
 
     async def reserve(self, most: float, observer: CallObserver) -> Hold | None:
-        """Reserve `most` once requests in flight leave room for it. Returns `None` if they cannot."""
+        """Reserve `most` once requests in flight leave room. Returns `None` if it is above what is left."""
         hold = Hold(most, loop := asyncio.get_running_loop())
         if self.cap is None:
             return hold
         position = queue_position()
         while True:
             with self._lock:
-                for left in [one for one in self._held if one.loop.is_closed()]:  # with its requests
+                for left in [one for one in self._held if one.loop.is_closed()]:  # its requests ended with it
                     self._held.remove(left)
                     self.spent += left.most if left.is_sent else 0.0
                 if self.total + self.reserved + most <= self.cap:
@@ -150,14 +150,14 @@ class Spending:
 
 
 class _Payment:
-    """Counts what each try of one request costs.
+    """Counts the cost of each try of one request.
 
     Args:
-        limiter: Counts what is spent.
-        hold: The reservation. What a try does not report counts as much.
+        limiter: The spending limiter.
+        hold: The reservation. A try that does not report its cost counts as this amount.
         calls: The calls of the request.
         observer: The observer of the calls.
-        is_part: Whether it also observes calls that are requested later.
+        is_part: Whether the observer also observes calls that are requested later.
     """
 
     def __init__(
@@ -172,9 +172,9 @@ class _Payment:
         self.limiter, self.hold, self.calls, self.observer = limiter, hold, calls, observer
         self.is_part = is_part
         self.most = hold.most if hold else 0.0
-        self._counted = self._billed = observer.paid or 0.0  # for a request that was not answered
+        self._counted = self._billed = observer.paid or 0.0  # paid before, for a request without a reply
         self._is_billed = False
-        """Whether the endpoint itself says what a request costs, and not only its replies."""
+        """Whether the endpoint itself charges the observer, so that the costs of replies are not added."""
 
     def hear(self, name: str, data: dict[str, Any]) -> None:
         """Follow the tries, and add to their notes what a call has cost, a try under way included."""
@@ -199,20 +199,20 @@ class _Payment:
         return self.hold is not None
 
     def count(self, replies: Sequence[Reply]) -> None:
-        """Count what the last try cost. The observer has then paid for all of them."""
+        """Count the cost of the last try. `observer.paid` is then the cost of all tries."""
         has_lost = self._counted > 0.0
-        # Without a reservation, there was no room for another try, and lost replies are counted.
+        # Without a reservation, there was no room for another try, and lost replies are already counted.
         self._settle(self._cost_of([one for one in replies if one.error is None or self.hold is not None]))
         if has_lost or self.limiter.cap is not None:
             self.observer.paid = self._counted
 
     def end(self) -> None:
-        """Release the reservation. A try that was sent and brought no reply counts as all of it."""
+        """Release the reservation. A try that was sent and brought no reply counts as the whole amount."""
         if self.hold is not None:
             self._settle(self.most if self.hold.is_sent else 0.0)
 
     def _cost_of(self, replies: Sequence[Reply]) -> float:
-        """Return what was charged since the last time. A reply without a cost counts its reservation."""
+        """Return the cost since the last call. A reply without a cost adds its part of the reservation."""
         billed = self.observer.paid or 0.0
         self._is_billed = self._is_billed or billed != self._billed
         cost, self._billed = billed - self._billed, billed

@@ -15,9 +15,8 @@
 
 A backend wraps another one and has one method, `answer`. It takes an observer and calls that can be one
 request, and returns one reply per call in the same order. Several calls differ in their sample index, or
-in their prompts if the endpoint has a `list_key`. A failure is a reply with an error,
-except for `Failure`, which an endpoint raises and `Retried` catches. A backend reports what it does as notes
-to the observer.
+in their prompts if the endpoint has a `list_key`. A failure is a reply with an error, except for `Failure`,
+which an endpoint raises and `Retried` catches. A backend reports what it does as notes to the observer.
 
 The layers down to `Batched` also take many samples of one request at a time (`Grouping`), each with its own
 observer. A sample that is cached or in flight goes through `answer` by itself.
@@ -57,7 +56,7 @@ class Backend(Protocol):
 
 
 SampleCalls: TypeAlias = dict[Any, Call]
-"""Samples of one request by the observers that wait for them. Whoever asks takes out an observer that has its
+"""Samples of one request by the observers that wait for them. The caller removes an observer that has its
 reply or waits no longer.
 """
 
@@ -82,7 +81,7 @@ LATER = "not requested yet"
 
 
 NO_SERVER = "No server answers at {} for {}. Start it, or set {} of the model"
-"""Problem of an endpoint (`Endpoint.problem`): the address, the model, and the setting with the address."""
+"""Message of `Endpoint.problem`. It takes the address, the model, and the setting that holds the address."""
 
 RUN_NUMBER: ContextVar[int] = ContextVar("tot_lab_run_number", default=0)
 """Number of the run that the current task works for, counted from 1 in the order in which runs begin."""
@@ -97,8 +96,8 @@ _RUNS, _REQUESTS = count(1), count()
 
 @contextmanager
 def numbered_run() -> Iterator[None]:
-    """Give the run that begins here the next number. A run inside another one has its number, since the other
-    waits for it.
+    """Give the run that begins here the next number. A run inside another one gets the number of the outer
+    run, which waits for it.
     """
     token = RUN_NUMBER.set(RUN_NUMBER.get() or next(_RUNS))
     try:
@@ -159,10 +158,10 @@ class Listening:
 
 
 def warn_of_failure(text: str) -> None:
-    """Warn of the first failed call of a lab, which the run alone would show.
+    """Warn of the first failed call of a lab, which otherwise only the record of the run would show.
 
-    Without a registry, Python shows the same warning of another lab again. The record is the same where
-    warnings are errors.
+    Without a registry, Python shows the same warning again for another lab. If a filter makes warnings
+    errors, this one is suppressed, so that the record stays the same.
     """
     with suppress(RuntimeWarning):
         warnings.warn_explicit(text, RuntimeWarning, "tot_lab", 1)
@@ -182,8 +181,8 @@ class Failure(Exception):
         refused: Whether there was no connection. Otherwise the server may be busy.
         unreadable: Whether a response arrived that is not a reply of the API.
         begun: Whether a part of the reply had arrived.
-        replies: The replies that arrived in order, `None` for each that the server marks as failed. They are
-            kept, and only the others are requested again.
+        replies: The replies that arrived, in the order of the calls, with `None` for each that the server
+            marks as failed. Replies are kept, and only the other calls are requested again.
 
     Attributes:
         used: What each call used, as a reply with an error. Calls without an entry were not requested.
@@ -264,10 +263,10 @@ class Endpoint(Part):
     """
 
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """`None` means no limit."""
+    """Maximum number of requests per minute. `None` means no limit."""
 
     tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
-    """`None` means no limit."""
+    """Maximum number of tokens per minute. `None` means no limit."""
 
     retries: Annotated[int, Field(ge=0)] = 5
     """Repetitions of a request after 408, 409, 429, 5xx, a broken connection, or a reply that the server
@@ -288,7 +287,7 @@ class Endpoint(Part):
 
     @property
     def address(self) -> str:
-        """Endpoints with the same address share their limits."""
+        """The server or service of the model. Endpoints with the same address share their limits."""
         return str(self.identity())
 
     def configured(self, **given: Any) -> Endpoint:
@@ -325,8 +324,8 @@ class Endpoint(Part):
         return False
 
     def list_key(self, call: Call) -> Hashable | None:
-        """Return what `call` must have in common with calls of other prompts to be one request with them, or
-        `None` if it must be a request of its own.
+        """Return a key: calls of different prompts with equal keys can be one request. `None` means that
+        `call` needs its own request.
         """
         return None
 
@@ -343,8 +342,8 @@ class Endpoint(Part):
         return {}
 
     async def served_weights(self) -> dict[str, str]:
-        """Return what the server reports about the weights behind the model's name, {} if they are part of
-        its identity. May raise `Failure`.
+        """Return what the server reports about the weights behind the model's name, or {} if they are part
+        of the model's identity. May raise `Failure`.
         """
         return {}
 

@@ -1,9 +1,9 @@
 """A durable key-value store on disk.
 
-What `put` has acknowledged is on disk, whatever happens to the process or the machine. Nothing is evicted,
-expired or unpickled. It is built on diskcache (SQLite in WAL mode, safe across threads and processes) and
-turns off its defaults that do not fit: eviction at 1 GiB, pickled keys and values, large values in files that
-are not synced, and commits that are not synced.
+A value that `put` has acknowledged is on disk, whatever happens to the process or the machine. Nothing is
+evicted, expired or unpickled. The store is built on diskcache (SQLite in WAL mode, safe across threads and
+processes) and turns off its defaults that do not fit: eviction at 1 GiB, pickled keys and values, large
+values in files that are not synced, and commits that are not synced.
 
 One commit serves all writers that arrived during the previous one, and wakes an event loop once. A database
 that cannot be written (full disk, read-only mount) is opened read-only.
@@ -66,8 +66,8 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no type
 
 
 class _Database(diskcache.Cache):  # type: ignore[misc]
-    """A diskcache that finds an entry with one statement and adds many with two. A thread that writes
-    exchanges the interpreter with the event loop at each statement, which costs more than the statement.
+    """A diskcache that finds an entry with one statement and adds many with two. At each statement, a
+    writing thread and the event loop exchange the interpreter lock, which costs more than the statement.
     """
 
     def find(self, key: str) -> bytes | None:
@@ -100,7 +100,7 @@ class _Database(diskcache.Cache):  # type: ignore[misc]
 
 
 _ENTRIES_PER_STATEMENT = 100
-"""Entries of one statement. Older versions of SQLite take 999 values."""
+"""The most entries of one statement. Older versions of SQLite take 999 values."""
 
 
 class _Write(NamedTuple):
@@ -170,7 +170,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 class _ReadOnly:
-    """The used part of `diskcache.Cache`, over a database that cannot be written.
+    """The methods of `diskcache.Cache` that are used here, over a database that cannot be written.
 
     Raises:
         sqlite3.Error: If it cannot be read either.
@@ -327,7 +327,7 @@ class Store:
         self._lock = threading.Lock()
         self._waiting: list[_Write] = []
         self._submitted = False
-        """Whether the writer's thread will write what is waiting."""
+        """Whether the writer's thread will write the waiting values."""
         self._scheduled_in: asyncio.AbstractEventLoop | None = None
         """The event loop that will call `_submit`."""
         self._writer: ThreadPoolExecutor | None = None
@@ -341,7 +341,7 @@ class Store:
             raise self._damaged(error) from error
 
     def held(self, keys: Collection[str]) -> Collection[str]:
-        """Return those of `keys` that may have bytes, at most 100. Raises `CacheError`."""
+        """Return those of `keys` (at most 100 of them) that may have an entry. Raises `CacheError`."""
         try:
             return self._disk.held(keys) if isinstance(self._disk, _Database) else keys
         except _DAMAGE as error:
@@ -360,8 +360,8 @@ class Store:
         return done
 
     def keep(self, key: str, value: bytes, *, replace: bool = False) -> asyncio.Future[bool]:
-        """Store `value` as `put` does, for the running event loop. What is kept in one iteration of the loop
-        is written in one commit.
+        """Store `value` as `put` does, for the running event loop. Values that are kept in one
+        iteration of the loop are written in one commit.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
@@ -376,7 +376,7 @@ class Store:
             self._waiting.append(write)
 
     def _submit(self) -> None:
-        """Let the writer's thread write what is waiting."""
+        """Let the writer's thread write the waiting values."""
         with self._lock:
             self._scheduled_in = None
             if self._submitted or not self._waiting:

@@ -1,6 +1,6 @@
 """The layer that lets the first of several calls fill the provider's prompt cache for the others.
 
-Anthropic charges more for a prompt whose beginning it stores and a tenth for one whose beginning it has. The
+Anthropic charges more for a beginning that it stores, and a tenth for one that it has stored before. The
 entry exists once the first reply begins, so calls at the same time would each pay for storing it.
 
 References:

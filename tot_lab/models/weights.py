@@ -143,7 +143,7 @@ def check(name: str, path: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hex. It is stored, since hashing a large file takes seconds."""
+    """Return the SHA-256 of a file in hex. The hash is stored, since hashing a large file takes seconds."""
     memory = _memory(path)
     with suppress(OSError):
         remembered = memory.read_text()

@@ -1,6 +1,6 @@
-"""Tools: what strategies may have done, and within which limits.
+"""Tools that strategies may call, and the limits of their effects.
 
-`tl.tools` offers all of them. `tot_lab` adds those of other rooms, which need a lab or a domain: they are
+`tl.tools` offers all of them. `tot_lab` adds those of other packages, which need a lab or a domain: they are
 imported when they are first used. `python tests/contract/test_names.py` writes the stub `__init__.pyi`.
 """
 

@@ -21,7 +21,7 @@ from tot_lab.core.tool import Arguments, Name, Tool, fitting, schema_of
 
 LONGEST = 1_000  # maximum characters of an expression
 LARGEST = 10_000  # maximum bits of a numerator or denominator
-DIGITS = 3_000  # about the same in decimal digits
+DIGITS = 3_000  # about as many as LARGEST, in decimal
 EXACT = 50  # maximum digits of a decimal that is shown in full
 
 KNOWN = "numbers, + - * / // % ^ and parentheses"
@@ -116,7 +116,7 @@ def _power(a: Fraction, b: Fraction) -> Fraction:
         raise ValueError(f"an exponent must be a whole number, not {b}: a root is seldom exact")
     if a == 0 and b < 0:
         raise ZeroDivisionError("0 to a negative power")
-    # The power has at least so many bits per factor.
+    # Each factor adds at least this many bits to the power.
     bits = max(a.numerator.bit_length(), a.denominator.bit_length()) - 1
     if bits * abs(b) > LARGEST:
         raise ValueError(f"the power has more than about {DIGITS:,} digits")

@@ -1,8 +1,8 @@
 """Tools of MCP servers, for the tools of a lab.
 
-A server is a stranger. The names and schemas of its tools are checked, and what it says about their effects
-loosens no policy. A record holds the tools by name and schema. Nothing that is loaded starts a command or
-connects to a server.
+Servers are not trusted. The names and schemas of their tools are checked, and the effects that a server
+claims loosen no policy. A record holds the tools by name and schema. Loading one starts no command and
+connects to no server.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class McpTool(Tool):
 
     kind: ClassVar[str] = "mcp_tool"
     server: str
-    """The origin of the server's URL or the name of its program, and what the server calls itself. The rest
-    of a URL or a command is not recorded, since it may hold secrets.
+    """The origin of the server's URL or the name of its program, and the name that the server reports. The
+    rest of a URL or a command is not recorded, since it may hold secrets.
     """
 
     remote: str
@@ -76,11 +76,11 @@ async def mcp(
 
     Args:
         server: The URL of a server (streamable HTTP), or the command that starts one (stdio), as a list or as
-            text. No shell reads it.
+            text. It is not run in a shell.
         prefix: Begins the name of each tool, so that the tools of several servers have different names.
         effects: The effects of all these tools; see `tl.EffectPolicy`. `None` means that they are not
             declared, whatever the server says about them. Those of a URL always have `network` too.
-        env: Variables for the command, in addition to `PATH`, `HOME` and the like. It gets no others.
+        env: Variables for the command, which gets only these and `PATH`, `HOME` and the like.
         headers: Headers of every request to the URL, such as `{"Authorization": "Bearer …"}`.
         timeout: Seconds for connecting, and for each call.
 
@@ -90,7 +90,7 @@ async def mcp(
 
     Warns:
         RuntimeWarning: A tool is left out because its schema cannot be used, or gets another name because two
-            names of the server are written the same here.
+            names of the server become the same here.
     """
     if find_spec("mcp") is None:
         raise ImportError(requires("tl.tools.mcp", "mcp", "mcp") + ".")

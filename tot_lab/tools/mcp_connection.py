@@ -2,7 +2,7 @@
 
 Every message of a server is limited in size, and every wait in time; a server that dies is an error of its
 calls. No shell reads a command, and it gets no more of the environment than it needs. Secrets that were
-passed for a server are removed from what it sends.
+passed for a server are removed from its messages.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def connection_to(
 class Connection:
     """A connection to a server.
 
-    A task of its own keeps it. Nothing that happens to it ends another task, and a notebook may open it in
-    one cell and close it in another.
+    It runs in a task of its own, so that its failure ends no other task, and a notebook may open it in one
+    cell and close it in another.
     """
 
     effects: tuple[str, ...] = ()
@@ -310,7 +310,7 @@ def _origin(url: str) -> str:
 
 
 def _parts_of(result: Any) -> Iterator[str]:
-    """Yield the parts of a result as text. What is no text is named."""
+    """Yield the parts of a result as text. A part that is not text is only named."""
     for part in result.content:
         if part.type == "text":
             yield part.text

@@ -41,9 +41,9 @@ class Python(Tool):
     reach.) Run the lab in a container for code from people or models that you do not trust. The folder may
     grow to many files of `max_file_mb` MB.
 
-    A snippet and what it starts end with the call, and within about two seconds if this process dies or is
-    killed. One that is not isolated can get away from that: on macOS by leaving its process group, elsewhere
-    by killing the process that watches it.
+    A snippet and the processes that it starts end with the call, and within about two seconds if this process
+    dies or is killed. A snippet that is not isolated can avoid that: on macOS by leaving its process group,
+    elsewhere by killing the process that watches it.
     """
 
     kind: ClassVar[str] = "python"
@@ -61,7 +61,7 @@ class Python(Tool):
 
     processes: Annotated[int, Field(ge=0)] = 32
     """Maximum number of processes and threads. The kernel does not count those of root, and without
-    isolation it counts all of the user.
+    isolation it counts all processes of the user.
     """
 
     isolated: bool = True

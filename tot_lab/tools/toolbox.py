@@ -116,7 +116,7 @@ class Toolbox:
 
 
 def _reaches_out(tool: Tool) -> bool:
-    """Whether arguments of `tool` can leave the lab. A model has those of its own tools already."""
+    """Whether arguments of `tool` can leave the lab. A tool that only asks a model does not count."""
     return tool.effects is None or bool({*tool.effects} - {MODEL})
 
 
@@ -248,7 +248,7 @@ class Carrying:
             raise _as_exception(raised) from None
 
     def _to_text(self, result: Any, most: int | None) -> str:
-        """Return a result as text, whatever it is. A tool is not carried out again because of its form."""
+        """Return a result as text, whatever its type, so that the tool is not called again."""
         try:
             text = result if isinstance(result, str) else to_json(result, **_ANY_FORM).decode()
         except ValueError:  # a lone surrogate

@@ -1,6 +1,6 @@
 """Tools for the web: fetching pages, and searching with the user's own provider.
 
-The address of each connection is checked, for every redirect again. A name is resolved once, and the
+The address of each connection is checked, and again for every redirect. A name is resolved once, and the
 connection uses the resolved address, so that a name cannot resolve to a public address for the check and a
 private one for the connection. Proxies of the environment are not used.
 """
@@ -144,7 +144,7 @@ class WebFetch(Tool):
 def is_public(ip: IPv4Address | IPv6Address) -> bool:
     """Whether `ip` is an address of the public internet.
 
-    It must be in neither Python's tables nor the special-purpose blocks, and the same holds for the IPv4
+    It must be special neither in Python's tables nor in `_SPECIAL`, and the same holds for the IPv4
     address that an IPv6 address represents (mapped, NAT64).
     """
     if isinstance(ip, IPv6Address):
@@ -157,7 +157,7 @@ def is_public(ip: IPv4Address | IPv6Address) -> bool:
 
 async def readable(page: bytes, charset: str, *, html: bool, seconds: float) -> str:
     """Return the text of a page, HTML as Markdown, converted by a process that ends if the call is
-    cancelled, and after so many seconds.
+    cancelled, or after `seconds`.
     """
     if html and not (find_spec("bs4") and find_spec("markdownify")):
         raise _needs_extra()
@@ -285,7 +285,7 @@ class Found(NamedTuple):
 
 
 SearchProvider: TypeAlias = Callable[[str, int], Awaitable[Iterable[Found | tuple[str, str, str]]]]
-"""An async function of a query and the number of wanted results."""
+"""An async function of a query and the number of wanted results, which returns the results."""
 
 _FOUND = TypeAdapter(list[Found])
 

@@ -59,7 +59,7 @@ None needs a key or a network. All commands: tot-lab --help"""
 
 class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
-        return Coloured(super().format_help())  # by Python 3.14
+        return Coloured(super().format_help())  # since Python 3.14, argparse colours it
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._subparsers is None:
@@ -67,7 +67,7 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def _expect_known(self, words: Sequence[str]) -> None:
-        """Report an unknown option before argparse reports that another one is missing."""
+        """Report an unknown option before argparse reports that a required one is missing."""
         known = [option for action in self._actions for option in action.option_strings]
         for word in takewhile(lambda word: word != "--", words):
             name = word.partition("=")[0]
@@ -109,7 +109,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return 130
     except Exception as error:  # the shell shows one line instead of a traceback
         expected = isinstance(error, OSError | ValueError | CacheError | ImportError)
-        at = extract_tb(error.__traceback__)[-1]  # for a mistake in an extension
+        at = extract_tb(error.__traceback__)[-1]  # shown for a mistake in an extension
         place = f"line {at.lineno} of {at.name} in {Path(at.filename).name}"
         message = str(error) if expected else f"{format_error(error)} ({place})"
         if isinstance(error, OSError) and error.filename:  # leaves out the error number

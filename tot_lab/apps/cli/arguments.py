@@ -140,7 +140,7 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
     Every combination of the values of the fields becomes a strategy.
     """
     found: dict[str, list[Strategy]] = {}
-    parse_fields([word for word in words if word.startswith("=")])  # raises an error if there is one
+    parse_fields([word for word in words if word.startswith("=")])  # raises an error for such a word
     groups = _group_by_name(words)
     if not groups:
         raise InvalidArgument(f"No strategy given. Begin with one of {', '.join(_strategies())}.")
@@ -166,7 +166,7 @@ OFFERED = ("one_answer", "chain_of_thought", "self_consistency", "tree_of_though
 
 
 def parse_offers(words: Sequence[str] | None) -> dict[str, Strategy]:
-    """Parse `NAME=STRATEGY FIELD=VALUE …`, one text for each strategy that is offered, by name."""
+    """Parse texts `NAME=STRATEGY FIELD=VALUE …` into strategies by name. `None` means `OFFERED`."""
     found: dict[str, Strategy] = {}
     for word in words if words is not None else [f"{name}={name}" for name in OFFERED]:
         name, _, rest = word.partition("=")
@@ -182,7 +182,7 @@ def parse_offers(words: Sequence[str] | None) -> dict[str, Strategy]:
 
 
 def add_offers(parser: Any) -> None:
-    """Add the option `--as`, which `parse_offers` reads from `offers`."""
+    """Add the option `--as`. `parse_offers` parses its values, which are in `args.offers`."""
     parser.add_argument(
         "--as",
         dest="offers",
@@ -275,12 +275,12 @@ def parse_effects(words: Sequence[str] | None) -> list[str] | None:
 
 
 def effect_policy_for(words: Sequence[str] | None, tools: Sequence[Tool]) -> EffectPolicy | None:
-    """Return the policy that allows `tools` the effects in `NAME,NAME …`.
+    """Return the policy that allows `tools` the effects in `words`, or `None` without tools.
 
-    If the option is missing, the user's settings file determines the effects.
+    `words` are `NAME,NAME …`. If they are `None`, the user's settings file determines the effects.
 
     Raises:
-        InvalidArgument: The policy never allows a call of some tool, or no tool has one of the effects.
+        InvalidArgument: The policy would refuse every call of some tool, or an effect belongs to no tool.
     """
     allowed = parse_effects(words) or []
     if not tools and allowed:

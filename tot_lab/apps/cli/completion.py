@@ -21,7 +21,7 @@ def complete(parser: argparse.ArgumentParser) -> None:
         return
     import argcomplete  # noqa: PLC0415
 
-    words: Any = _Words()  # of no common class, so that argcomplete is imported here only
+    words: Any = _Words()  # not a subclass of argcomplete's, which is imported here only
     argcomplete.autocomplete(parser, default_completer=words, always_complete_options="long")
 
 
@@ -53,7 +53,7 @@ class _Words:
 
 
 def _settings(name: str) -> list[str]:
-    """Return the settings of a component as words: `search.width=`, and `search=mcts` where names follow."""
+    """Return the settings of a component as words: `search.width=`, or `search=mcts` for each known value."""
     try:
         kind = type(PRESETS[name]()) if name in PRESETS else class_of(name, Part)
     except ValueError:

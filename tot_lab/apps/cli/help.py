@@ -1,6 +1,6 @@
 """Help texts: the list of commands by group, the names of components, and the settings of one component.
 
-Lines fit the width of the terminal and are broken between words only. Help that was not requested is short:
+Lines fit the width of the terminal and are broken between words only. The help of a command is short:
 `tot-lab run --help` lists names, and `tot-lab run react --help` describes one of them.
 """
 
@@ -64,7 +64,7 @@ class PartHelp(argparse.Action):
 
 
 def part_names() -> dict[str, list[str]]:
-    """Return the names that a command accepts, by what they name."""
+    """Return the names that a command accepts, by kind, such as strategies or models."""
     tools = [name for name, kind in built_in("tools").items() if kind is not WebSearch]
     found = {
         "strategies": [*built_in("strategies"), "baselines"],

@@ -1,7 +1,7 @@
 """`tot-lab replay`, `show` and `export`: work with recorded runs.
 
-A run is named by the path of its journal. `LOG.json#3` names run 3 of a log of other people, which is
-`tl.load("LOG.json")[3]`.
+A run is named by the path of its journal. `LOG.json#3` names run 3 of a log that another program
+wrote, which is `tl.load("LOG.json")[3]`.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def _describe_formats() -> str:
 
 
 def find_journals(paths: Sequence[Path]) -> list[Path]:
-    """Return the journals in `paths`. A folder is replaced by the non-empty journals in it and in the folders
-    in it, such as those of sweeps.
+    """Return the journals in `paths`. A folder is replaced by the non-empty journals in it and in its
+    subfolders, such as those of sweeps.
     """
     return [file for path in paths for file in (run_files(path, (".jsonl",)) if path.is_dir() else [path])]
 

@@ -272,9 +272,7 @@ def _sweep(args: argparse.Namespace) -> int:
     if interrupted:
         return 130
     if args.out is not None:
-        print(
-            f"table:    {write(sweep, args.out)}"
-        )  # `table` has already printed the warning about lost calls
+        print(f"table:    {write(sweep, args.out)}")  # `print(sweep)` has already shown the warnings
     return int(failed == len(sweep.cells) or bool(sweep.in_memory))
 
 
@@ -297,7 +295,7 @@ def _name(gateway: Gateway) -> str:
 
 
 async def describe_estimate(sweep: Sweep, pilot: int | None) -> str:
-    """Describe what a sweep still has to use, after `pilot` tasks if it is given."""
+    """Describe the usage that a sweep has left, estimated from `pilot` tasks if that is given."""
     with argument_errors():
         estimate = await estimate_sweep(sweep, pilot or 0)
     free = ", a simulated model: free" if isinstance(sweep.runner.gateway.model, Simulated) else ""

@@ -1,9 +1,9 @@
 """`tot-lab serve`: offer strategies as models of a server with OpenAI's API. `tot-lab mcp`: offer searches
-and runs to programs that speak the Model Context Protocol, through stdin and stdout, which then hold nothing
-else, or over HTTP.
+and runs to programs that speak the Model Context Protocol, over HTTP, or through stdin and stdout, which then
+carry nothing else.
 
-A server listens on this machine alone, unless another host is given. Then clients need a token: that in the
-variable `TOT_LAB_TOKEN`, or a new one, which is printed once.
+A server listens on this machine alone, unless another host is given. Then clients need a token: the value of
+the environment variable `TOT_LAB_TOKEN`, or a new one, which is printed once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tot_lab.domains.named import factory_of, problem_in
 from tot_lab.models.cache import MODES
 
 VARIABLE = "TOT_LAB_TOKEN"
-"""The variable of the environment that holds the token."""
+"""The environment variable that holds the token."""
 
 DEFAULT_HOST = "127.0.0.1"
 
@@ -81,7 +81,7 @@ def add(commands: Any) -> None:
 
 
 def _add_lab(parser: argparse.ArgumentParser, *, runs: str, at_once: int) -> None:
-    """Add the options of a lab whose searches are offered to other programs, and of the host."""
+    """Add the options of a lab whose searches are offered to other programs, and the option `--host`."""
     parser.add_argument(
         "--model",
         required=True,

@@ -19,8 +19,8 @@ from tot_lab.views.figures.verdict import correctness, format_grade
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, and C1
-    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # separators of lines and controls of direction
-    "\ud800-\udfff]"  # parts of names that are not encoded
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # line separators and controls of the text direction
+    "\ud800-\udfff]"  # lone surrogates, for bytes of file names that cannot be decoded
 )
 
 
@@ -30,14 +30,14 @@ def escaped(text: str) -> str:
 
 
 class Coloured(str):
-    """A text that is already escaped, with colours of this program."""
+    """Text that is already escaped and may hold colour codes, so that it is written unchanged."""
 
     def __str__(self) -> str:
         return self  # `print` writes the result of this method
 
 
 class _Escaping:
-    """A stream that escapes what is written to it, apart from the begin of a bar."""
+    """A stream that escapes written text, apart from `begin_of_bar`, with which tqdm begins a line."""
 
     def __init__(self, stream: TextIO, begin_of_bar: str = "") -> None:
         self._stream = stream

@@ -22,13 +22,13 @@ from tot_lab.models.stack import ServerFacts
 LLAMA_CPP = "llama.cpp"
 
 Facts = dict[str, str]
-"""What is known of `server`, `version`, `model`, `revision`, `quantization`, `dtype` and `chat_template`, of
-which the last one is the beginning of a SHA-256.
+"""Known facts by name: `server`, `version`, `model`, `revision`, `quantization`, `dtype`, and `chat_template`
+as the beginning of its SHA-256.
 """
 
 
 def facts_in(path: str, page: Any) -> Facts:
-    """Return the facts in the page of a server at `path`, or {} if it is another server's."""
+    """Return the facts in the page of a server at `path`, or {} if another kind of server sent it."""
     if not isinstance(page, dict):
         return {}
     server, mark, fields = PAGES[path]
@@ -69,7 +69,7 @@ def count_in(page: Any, name: str) -> int | None:
 
 
 def root_in(page: Any, model: str) -> Facts:
-    """Return the weights that vLLM's list of models names for `model`, which may be a name of its own."""
+    """Return the weights that vLLM's list of models names for `model`, if that is an alias."""
     root = next((entry.get("root") for entry in entries_in(page) if entry.get("id") == model), None)
     return {"model": _last_part(root)} if isinstance(root, str) and root != model else {}
 

@@ -34,7 +34,7 @@ from tot_lab.models.connections import body_of, opened
 from tot_lab.models.stack import UNLISTED, Endpoint, Failure, ServerFacts
 
 LEAST_PRICE = 0.001
-"""USD per million tokens. A lower price was meant per token."""
+"""The least price in USD per million tokens. A lower one was probably meant per token."""
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Pair = Annotated[tuple[Usd, Usd], Field(strict=False)]  # files hold lists
@@ -49,7 +49,7 @@ _ABOUT_EFFORT = re.compile("effort|think value|(think|reason)ing is not|not supp
 
 _REFUSALS = 400, 413, 422, 424  # 424 is an "inference error" of text-embeddings-inference
 
-_LOOKING = 20.0  # seconds
+_LOOKING = 20.0  # seconds to wait for a page
 
 _NO_CHOICE = Choice(None, None, None, ())
 
@@ -73,7 +73,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 def page_below(base: str, path: str) -> str:
-    """Return the URL of a page of the server at `base`. A path that begins with `/` is one of the host."""
+    """Return the URL of a page of the server at `base`. A path that begins with `/` is below the host."""
     return f"{base}/{path}" if path[0] != "/" else base.removesuffix("/v1") + path
 
 
@@ -84,9 +84,9 @@ class ChatEndpoint(Endpoint):
     kind: ClassVar[str] = ""
 
     api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
-    """`None` means the provider's environment variable, such as `OPENAI_API_KEY`, and "" no key. The key is
-    neither recorded nor shown. A model in the strategy of a loaded run sends the key of the environment
-    only to this machine and to the provider's own service.
+    """`None` means the provider's environment variable, such as `OPENAI_API_KEY`, and "" means no
+    key. The key is neither recorded nor shown. A model in the strategy of a loaded run sends the key of the
+    environment only to this machine and to the provider's own service.
     """
 
     context_window: Annotated[int, Field(ge=1)] | None = None
@@ -104,7 +104,7 @@ class ChatEndpoint(Endpoint):
     @classmethod
     def _hidden(cls, key: SecretStr | str | None) -> SecretStr | None:
         text = key.get_secret_value() if isinstance(key, SecretStr) else key
-        return None if text is None else SecretStr(text.strip())  # a file ends with a newline
+        return None if text is None else SecretStr(text.strip())  # a key from a file ends with a newline
 
     @field_validator("price", mode="wrap")
     @classmethod
@@ -120,7 +120,7 @@ class ChatEndpoint(Endpoint):
             raise ValueError(f"expected USD per million tokens, not per token: got {given!r}")
         if price is not None and len(price) == 3 and price[2] > price[0]:
             raise ValueError(f"price of cached tokens must be at most {price[0]}: got {price[2]}")
-        return price  # `need` counts no token as cached
+        return price  # `need` assumes that no token is cached
 
     def settings(self) -> dict[str, Any]:
         """Return the settings without the key, as JSON-compatible data."""
@@ -156,10 +156,10 @@ class ChatEndpoint(Endpoint):
         """Make one request. If the server refuses several calls in one request or returns fewer replies, the
         rest is requested one by one.
 
-        With several calls, one that the model refused is a reply with an error.
+        With several calls, one that the model refused gets a reply with an error.
 
         Raises:
-            Failure: If the request failed, or the server marks replies as failed; `replies` are the others.
+            Failure: If the request failed, or the server marks replies as failed; `replies` holds the others.
         """
         if self._is_list(calls):
             return await self._listed(calls, observer)
@@ -190,7 +190,7 @@ class ChatEndpoint(Endpoint):
         except Failure as failure:
             if failure.status not in _REFUSALS:
                 raise
-            # This raises if the prompt is refused, and not n.
+            # This raises again if the server refused the prompt rather than `n`.
             replies = await self._some(calls[:1], observer, several=several)
         if len(replies) < len(calls):
             self._ask_one_by_one()
@@ -253,7 +253,7 @@ class ChatEndpoint(Endpoint):
         return answers
 
     def _count(self, failure: Failure, calls: Sequence[Call], observer: CallObserver) -> None:
-        """Say what each of `calls` used of a request that failed as a whole."""
+        """Set `failure.used` to the usage of each of `calls`, for a request that failed as a whole."""
         used = [failure.used_by(place) for place in range(len(calls))]
         usage = self._usage_in(failure.usage) if isinstance(failure.usage, dict) else failure.usage
         if usage is not None:
@@ -305,7 +305,7 @@ class ChatEndpoint(Endpoint):
     def _shares(
         self, answers: Answers, calls: Sequence[Call], observer: CallObserver
     ) -> tuple[list[Share], str]:
-        """Return what each reply used, and the reported usage if it cannot be true. The observer pays."""
+        """Return the usage of each reply, and the reported one if it cannot be true. Charges the observer."""
         choices = answers.choices[: len(calls)]
         reported: str = getattr(answers.usage, "reported", "")
         shares = [Share()] * len(choices)

@@ -27,7 +27,7 @@ class Billed(NamedTuple):
     """What a provider reports and charges for a request.
 
     Attributes:
-        prompt: Prompt tokens. That of several samples is counted once.
+        prompt: Prompt tokens. A prompt that several samples share is counted once.
         output: Tokens of all replies.
         price: The price per million tokens, or `None` if it is unknown.
         cost: The cost in USD, or `None`.
@@ -42,7 +42,7 @@ class Billed(NamedTuple):
 class Share(NamedTuple):
     """What one reply of a request used, as if its call had been a request of its own.
 
-    `is_exact` says whether its tokens are known, and are not its share of those of several replies.
+    `is_exact` says whether its tokens are known, and not estimated from those of several replies.
     """
 
     prompt: int | None = None
@@ -57,7 +57,7 @@ class Choice(NamedTuple):
     Attributes:
         text: `None` if it has none.
         failure: Why it is not a reply, or `None`.
-        token_count: How many tokens it has, or `None` if the provider reports none of them.
+        token_count: How many tokens it has, or `None` if the provider does not report it.
         state: What may have to be sent back; see `wanted_back`.
         ended: As in `Reply`.
     """
@@ -101,7 +101,7 @@ def choice_of(
         tools: The tool calls, as (id, name, arguments).
         error: What the provider reports as the error of this reply.
         refusal: Why the model refused to reply.
-        logprobs: Its tokens.
+        logprobs: Its tokens with their log-probabilities.
         blocks: Thinking blocks, of which the signed ones are sent back.
         token_count: The number of its tokens, or `None` to count those in `logprobs`.
         ended: As in `Reply`.
@@ -157,8 +157,8 @@ _NOT_REPORTED = Processing()
 class Answers(NamedTuple):
     """The content of a response. `usage` is as the adapter reads it, or `None` if none was reported.
 
-    `timings` are llama.cpp's own, of a complete response. Each reply in it repeats the unfinished message
-    that it continues; those of other servers, and the pieces of a stream, do not.
+    `timings` is a field that only llama.cpp has, in a complete response. Each reply in it repeats the
+    unfinished message that it continues; replies of other servers, and streamed ones, do not.
     """
 
     choices: list[Choice]
@@ -169,7 +169,7 @@ class Answers(NamedTuple):
 
 
 def text_so_far(text: str, keys: Sequence[str]) -> str:
-    """Return the text of a stream without `keys`, of which the last may be incomplete."""
+    """Return the text of a stream without `keys`, and without the beginning of a key at its end."""
     text = without_keys(text, keys)
     for key in keys:
         text = without_beginning(text, key)
@@ -216,7 +216,7 @@ class ToolPieces:
 
     @property
     def arguments(self) -> str:
-        """The arguments. Some servers repeat in each piece what came before it, or all of it in the last."""
+        """The arguments. Some servers repeat earlier text in each piece, or all of it in the last."""
         first, last = self._pieces[:1], self._pieces[-1:]
         repeats = last and last[0].startswith(first[0]) and _canonical(last[0]) is not None
         return "".join(last if repeats else self._pieces)
@@ -375,7 +375,7 @@ def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tup
 
 
 def finite(logprob: float | None) -> float:
-    """Return a log-probability, with OpenAI's substitute for missing and infinite ones and NaN."""
+    """Return a log-probability, with OpenAI's substitute (-9999) for missing and infinite ones and NaN."""
     found = -math.inf if logprob is None else float(logprob)
     return max(found, -9999.0) if found < math.inf else -9999.0  # also for NaN
 
@@ -414,10 +414,10 @@ def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] 
     """Return what each reply of a request used.
 
     Args:
-        billed: What the request used. The provider reports no more than that.
+        billed: The usage of the whole request. The provider reports no more than that.
         choices: The replies.
         prompts: Sizes of the prompts of a list, among which the prompt tokens are divided in proportion.
-            `None` means that all replies are samples of one prompt, which has them all.
+            `None` means that all replies are samples of one prompt, and each has all its tokens.
     """
     count = len(choices)
     counted = [choice.token_count for choice in choices if choice.token_count is not None]
@@ -443,11 +443,11 @@ def _cost_of(billed: Billed, prompt: int, output: int) -> float | None:
 
 
 _LONGEST_TOKENS = 16
-"""Bytes that the tokens of a reply have on average at most."""
+"""The most bytes that a token of a reply has on average."""
 
 
 def undercounted(choices: Sequence[Choice], output: int) -> str:
-    """Return the reported tokens of several replies if they must have more than that, else "".
+    """Return the reported tokens as text if several replies must have more than that, else "".
 
     Some servers count the tokens of the first reply only (llama.cpp, pull request 27318).
     """

@@ -58,7 +58,7 @@ def _turn(message: Message, ids: Mapping[str, str]) -> dict[str, Any]:
 def last_paragraph_of(call: Call) -> int | None:
     """Return where the last paragraph of the last message begins, or `None` if it is the only one.
 
-    The prompts of a search put first what its calls share, and last what distinguishes them.
+    The prompts of a search begin with the text that its calls share, and end with what distinguishes them.
     """
     last = call.messages[-1]
     blanks = blank_lines_in(last.content) if last.role == "user" else []

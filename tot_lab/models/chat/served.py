@@ -78,7 +78,7 @@ class ServedModel(ChatEndpoint):
         return "" if is_foreign else key_in_environment(self._provider)
 
     async def problem(self) -> str | None:
-        """Find a server that does not answer, or that lists its models without this one."""
+        """Describe the problem if the server does not answer, or does not list this model."""
         try:
             status, page = await self.look("models")
         except Failure as failure:
@@ -123,9 +123,9 @@ class ServedModel(ChatEndpoint):
     _answers_to_any_name: ClassVar[bool] = False
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the most tokens that the prompts can have, and the longest possible replies. Samples of one
-        prompt share it, but a list of prompts may repeat one. A server may ignore `n`, so that the prompt is
-        paid once a sample.
+        """Return the most tokens that the prompts can have, and the longest possible replies. Samples
+        share one prompt, but its cost counts once per sample, since a server may ignore `n`. In a list, each
+        prompt counts, even a repeated one.
         """
         prompt, is_list = 0, self._is_list(calls)
         for call in calls if is_list else calls[:1]:
@@ -140,7 +140,7 @@ class ServedModel(ChatEndpoint):
         return Need(prompt + output, most, prompt, bounded=longest is not None, price=price)
 
     def _posted(self, path: str, body: dict[str, Any]) -> AbstractAsyncContextManager[ClientResponse]:
-        """Post `body` to a page of the server and give the response. Raises `Failure` if it refuses."""
+        """Post `body` to a page of the server and yield the response. Raises `Failure` if it refuses."""
         try:
             sent = _encode(body)
         except (msgspec.MsgspecError, UnicodeError, TypeError, ValueError) as error:

@@ -31,7 +31,7 @@ from tot_lab.models.openai_compatible import answers as openai
 from tot_lab.models.stack import Failure
 
 FAILED = "finish_reason_unspecified"
-"""The finish reason that replies which the provider could not finish are given; see loading.py."""
+"""The finish reason that marks replies that the provider could not finish; see loading.py."""
 
 _MASKED = "think\u2060>"  # hides thinking tags from litellm
 
@@ -102,14 +102,14 @@ async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequ
     choice = choice_of(text, thinking, finish, whole_calls(tools), error=error, blocks=_whole_blocks(blocks))
     model = stream._provider_response_model or stream.model
     report = _usage_of(stream.chunks)
-    # litellm replaces implausible counts by its own. The report is kept then, so that it is detected.
+    # litellm replaces implausible counts by its own. The reported ones are kept, so that they are noticed.
     usage = report if getattr(report, "reported", "") else usage if report else None
     return Answers([choice], model, usage, _processing_of(usage))
 
 
 def _events_in(litellm: Any, stream: Any) -> AsyncGenerator[str, None] | None:
-    """Return the events of OpenAI's client, or of litellm's own for the same format. `None` for those of
-    providers that differ from it.
+    """Return the events of OpenAI's client, or of litellm's own for the same format. `None` if the
+    provider has another format.
     """
     if hasattr(stream, "_iter_events"):
         return (event.data async for event in stream._iter_events() if event.data)

@@ -1,8 +1,8 @@
-"""From a call to litellm's arguments, and what would be dropped on the way.
+"""Conversion of a call to litellm's arguments, and the settings that litellm would drop.
 
-Nothing is dropped silently. litellm omits settings that it believes a provider does not support, without
-notice. It therefore translates the settings beforehand, with and without each of them, and a setting that
-makes no difference is reported as dropped. Sending a call does not change it.
+litellm omits, without notice, settings that it believes a provider does not support. Nothing is dropped
+silently here: litellm translates the settings beforehand, with and without each of them, and a setting that
+makes no difference is noted as dropped. Sending a call does not change it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONSTRAINTS |= {"anyOf", "allOf", "if", "then", "else", "additionalProperties",
 def settings_of(
     litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], observer: CallObserver
 ) -> dict[str, Any]:
-    """Return all arguments except the messages, and note what would not reach the model. Raises `Failure`."""
+    """Return all arguments except the messages, and note those that would be dropped. Raises `Failure`."""
     call = calls[0]
     for name in call.options:
         if name in _OURS or name in litellm.types.utils.all_litellm_params:
@@ -77,8 +77,8 @@ _known_drops: dict[str, tuple[str, ...]] = {}
 def _dropped(litellm: ModuleType, model: str, provider: str, settings: SettingArguments) -> tuple[str, ...]:
     """Return the names of the settings that litellm would not send to the model.
 
-    The result is cached, since seeds, tools and other values that change with every call have no influence on
-    it.
+    The result is cached by the settings that it depends on. Seeds, tools and other values that change with
+    every call are not among them.
     """
     schema_words = [
         *sorted(_keys(settings.get("response_format"))),

@@ -63,7 +63,7 @@ def resolved(litellm: ModuleType, name: str) -> tuple[str, str]:
 
 
 def known_of(litellm: ModuleType, name: str) -> Mapping[str, Any]:
-    """Return litellm's table entry of the model, {} for one that it does not know."""
+    """Return litellm's table entry of the model, or {} if litellm does not know it."""
     try:
         model, provider = resolved(litellm, name)
     except litellm.BadRequestError:
@@ -77,7 +77,7 @@ def known_of(litellm: ModuleType, name: str) -> Mapping[str, Any]:
 
 
 def is_plain(usage: Any) -> bool:
-    """Whether the two prices determine the cost of a request.
+    """Whether the prices of prompt and reply tokens determine the cost of a request.
 
     This is not so with cached, thinking or audio tokens, searches, or long prompts with their own price.
     litellm computes these, which takes longer.
@@ -174,8 +174,8 @@ def _names_in(page: Any) -> list[str] | None:
 # Gemini is excluded, since its thinking models may refuse several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
 _LEAST_CACHED = 1024
-"""Tokens of the shortest prompt that Anthropic caches, if litellm's table does not know. It ignores the mark
-of a shorter one.
+"""Tokens of the shortest prompt that Anthropic caches, if litellm's table does not say. It ignores the cache
+mark of a shorter one.
 """
 
 _BY_KEY_ALONE = {"openai", "anthropic", "gemini", "ollama", "ollama_chat", "hosted_vllm"}
@@ -288,8 +288,8 @@ class LiteLLM(ChatEndpoint):
         return call.seed is None and self.provider in _TAKE_N and self._takes_n
 
     async def problem(self) -> str | None:
-        """Find a missing key, an unknown provider, or a custom server that does not answer. The service of a
-        provider is not contacted.
+        """Describe a missing key, an unknown provider, or a custom server that does not answer. The service
+        of a provider is not contacted.
         """
         if self.is_hosted:
             return await problem_of_service(self.name, self.provider, has_key=self.api_key is not None)
@@ -328,8 +328,8 @@ class LiteLLM(ChatEndpoint):
         await self.ready()
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the counted tokens of the prompt and the longest possible replies. A provider may ignore
-        `n`, so that the prompt is paid once a sample. It may take seconds without `ready`.
+        """Return the counted tokens of the prompt and the longest possible replies. The cost counts
+        the prompt once per sample, since a provider may ignore `n`. Without `ready`, this may take seconds.
         """
         litellm = load_litellm()
         known = known_of(litellm, self.name)
@@ -345,7 +345,7 @@ class LiteLLM(ChatEndpoint):
 
     def cached_beginning(self, call: Call) -> str | None:
         """Return the beginning of the prompt that the provider is asked to cache, since calls of a search
-        often share all but the last paragraph. `None` if it caches by itself, or nothing as short as this.
+        often share all but the last paragraph. `None` if it caches by itself, or nothing so short.
         """
         if self.provider != "anthropic" or (cut := last_paragraph_of(call)) is None:
             return None
@@ -434,7 +434,7 @@ class LiteLLM(ChatEndpoint):
             return await streamed(litellm, stream, observer, self._long_keys)
 
     def _messages(self, call: Call) -> list[dict[str, Any]]:
-        """Return the messages, with the end of the shared beginning marked."""
+        """Return the messages, with a cache mark at the end of the shared beginning."""
         turns = messages_of(call)
         if self.cached_beginning(call) is not None:
             text, cut = call.messages[-1].content, last_paragraph_of(call)
@@ -446,7 +446,7 @@ class LiteLLM(ChatEndpoint):
         """Return litellm's arguments for the server and the key."""
         way: dict[str, Any] = {}
         if provider in ("anthropic", "gemini"):
-            # Otherwise its streams use a client that all event loops share and that is not closed with one.
+            # Otherwise its streams use a client that all event loops share and that none of them closes.
             clients = import_module("litellm.llms.custom_httpx.http_handler")
             way["client"] = clients.get_async_httpx_client(
                 llm_provider=provider, params={"timeout": _FOREVER}
@@ -466,7 +466,7 @@ class LiteLLM(ChatEndpoint):
 
     def _model_in(self, answers: Answers) -> str:
         name, provider = resolved(load_litellm(), self.name)
-        # litellm uses two names of a model of Ollama.
+        # litellm uses two names for a model of Ollama.
         return answers.model if answers.model and provider != "ollama_chat" else name
 
     def _state(self, choice: Choice) -> str:

@@ -1,8 +1,8 @@
 """The import of litellm, without its side effects.
 
 litellm downloads nothing, prints nothing, reads no `.env`, and never blocks an event loop. Its import takes
-seconds, so it happens with the first call, in a thread, together with what litellm would build when it is
-first used. No environment variable that other libraries read is left changed.
+seconds, so it happens with the first call, in a thread, together with the objects that litellm would build
+at its first use. No environment variable that other libraries read is left changed.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def _imported() -> ModuleType:
     litellm: Any = import_module("litellm")
     if mode is None:
         del os.environ["LITELLM_MODE"]
-    litellm.disable_hf_tokenizer_download = True  # used to count the tokens of streams
+    litellm.disable_hf_tokenizer_download = True  # the tokenizer would count the tokens of streams
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     if "LITELLM_LOG" not in os.environ:
         logging.getLogger("LiteLLM").setLevel("CRITICAL")  # tot_lab reports these problems itself
-    # Builds what litellm would otherwise build when it is first used.
+    # Builds the objects that litellm would otherwise build at its first use.
     litellm.token_counter(model="gpt-4o", text="")
     litellm.ModelResponse(), litellm.types.utils.Delta()
     litellm.utils.get_optional_params(model="gpt-4o", custom_llm_provider="openai")
@@ -107,7 +107,7 @@ def _take_any_usage(usage: Any) -> None:
 def _keep_failures(helpers: Any) -> None:
     """Give replies that the provider marks as failed or truncated a finish reason of their own.
 
-    litellm gives them `stop`. Its types accept no other reason for a failed one than `FAILED`.
+    litellm gives them `stop`. For a failed reply, its types accept only `FAILED`.
     """
     known = {"error": FAILED, "length": "length"}
 
@@ -134,8 +134,8 @@ def silence_warnings() -> None:
     """Ignore warnings about litellm's own behaviour.
 
     It reads attributes that pydantic deprecated, and serialises tool calls whose arguments a server sent as
-    an object, or token counts that are not integers. litellm ignores the first when it is imported, which
-    does not survive a reset of the warning filters.
+    an object, or token counts that are not integers. litellm ignores the first kind when it is imported,
+    which does not survive a reset of the warning filters.
     """
     warnings.filterwarnings("ignore", "Accessing the 'model_", DeprecationWarning, r"litellm\.")
     arguments = r"Pydantic serializer warnings:[^\[]*Expected `str`[^\[]*\[field_name='arguments'"

@@ -1,7 +1,7 @@
 """The JSON of an OpenAI-compatible server.
 
-Servers differ in what they leave out and in where they put reasoning. What has an impossible form is an
-unreadable answer, and impossible usage is reported and not counted.
+Servers differ in what they leave out and in where they put reasoning. A response of another form is
+unreadable, and impossible usage is reported and not counted.
 
 References:
     OpenAI API reference, Chat Completions and Completions; vLLM, OpenAI-Compatible Server; llama.cpp,
@@ -39,7 +39,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Usage(NamedTuple):
-    """What the server reports. `reported` describes counts that cannot be true, and the rest is 0 then."""
+    """The reported token counts. If they cannot be true, `reported` describes them, and they are 0."""
 
     prompt: int
     output: int
@@ -47,13 +47,13 @@ class Usage(NamedTuple):
 
 
 _WRONG = LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError
-"""What reading a page of another form raises."""
+"""The exceptions that reading a page of another form raises."""
 
 
 def whole(body: bytes, n: int, *, is_list: bool = False) -> Answers:
     """Return the first `n` replies of a complete response. Raises `Failure` if it is not one.
 
-    `is_list` says that the request had `n` prompts. There must be one reply for each then, with its index.
+    `is_list` says that the request had `n` prompts. There must then be one reply for each, with its index.
     """
     page = page_of(body)
     if not isinstance(page, dict) or "choices" not in page:
@@ -86,7 +86,7 @@ async def streamed(
     `read_usage` reads the field `usage`; the default is `usage_of`.
 
     Raises:
-        Failure: If the stream ends early or is not one of replies.
+        Failure: If the stream ends early, or its events are not parts of a reply.
     """
     text: str | None = None
     thinking, finish, model, usage, failed, ended = "", None, None, None, None, None
@@ -110,7 +110,7 @@ async def streamed(
                 continue
             choice = page["choices"][0]
             delta = choice.get("delta") or {"content": choice.get("text")}
-            if read_finish_reason(finish) != "error":  # some proxies send `stop` after it
+            if read_finish_reason(finish) != "error":  # some proxies send `stop` after an error
                 finish = _text(choice.get("finish_reason")) or finish
             if choice.get("finish_reason") is not None:
                 ended = _ended(choice, page)
@@ -268,6 +268,6 @@ def _json_of(body: bytes, reported: Any) -> Any:
 
 
 def _unreadable(why: str, usage: Any, *, retry: bool = True) -> Failure:
-    """`retry` is false for the answer of another program, which stays the same."""
+    """Return the failure. `retry` is false if another program answered, which would do so again."""
     message = f"the provider's answer cannot be read: {shortened(why)}"
     return Failure(message, retry=retry, unreadable=True, usage=usage)

@@ -49,15 +49,15 @@ class OpenAICompatible(ServedModel):
         return call.seed is None and call.temperature != 0 and self._takes_n
 
     def list_key(self, call: Call) -> Hashable | None:
-        """Return the settings of a call for a single token, such as a judgement by its probability. Longer
-        replies would wait for the longest one.
+        """Return the settings of a call for a single token, such as a judgement by its probability, or
+        `None`: in a list, longer replies would all wait for the longest one.
         """
         if self.chat or call.max_tokens != 1 or not (self._takes_lists and self._takes_n):
             return None
         return repr(setting_arguments(call))
 
     _counting: ClassVar[Mapping[str, bool]] = {}
-    """Fields with which the server reports how many tokens each of several replies has."""
+    """Fields that make the server report how many tokens each of several replies has."""
 
     _takes_lists: ClassVar[bool] = False
     """Whether `/completions` returns one choice for each of a list of prompts."""
@@ -179,8 +179,8 @@ class OpenAIServer(OpenAICompatible):
     """A model by OpenAI's or another name, as `openai/NAME`, at a server other than OpenAI's.
 
     `openai/NAME` means this class if its base URL is set (see `LiteLLM.configured`). Without a `revision`,
-    its identity is the one that it has through litellm, with the server, so that the replies of either path
-    are found by the other.
+    its identity is that of the same model through litellm, server included, so that each of the two finds
+    cached replies of the other.
     """
 
     kind: ClassVar[str] = "openai_server"

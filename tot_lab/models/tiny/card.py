@@ -89,7 +89,7 @@ def _game(engine: Engine, game24: bool, problems: list[Problem]) -> dict[str, An
 
 
 def _met(engine: Engine, problems: list[Problem], proposed: list[list[State | None]]) -> list[Problem]:
-    """Return the states that proposals lead to, and those that proposals from the solvable ones lead to."""
+    """Return the states after the proposed steps, and those after steps proposed in the solvable ones."""
     after = [
         (target, state)
         for (target, _), states in zip(problems, proposed, strict=True)
@@ -110,7 +110,7 @@ def _met(engine: Engine, problems: list[Problem], proposed: list[list[State | No
 def _ask(
     engine: Engine, letter: str, problems: Sequence[Problem], temperature: float = 0.0, samples: int = 1
 ) -> list[str]:
-    """Return the replies to a request about each problem, then to the second sample of each, and so on."""
+    """Return the reply to a request about each problem, then a second sample of each, and so on."""
     futures = [
         engine.write(_wanted(f"{letter} {target}:{' '.join(map(str, state))}>", temperature, sample))
         for sample in range(samples)

@@ -164,7 +164,7 @@ def _file_of(weights: str) -> Path:
 
 
 def _seed(call: Call) -> bytes:
-    """Return the seed of the text of `call`: its own or, without one, what the call asks."""
+    """Return the seed of the text of `call`: from its own seed or, without one, its sample index."""
     key = provider_seed(call)
     settings = [call.sample_index, call.repeat, call.attempt] if key is None else [key]
     return hashlib.sha256(json.dumps([call.prompt, settings]).encode()).digest()

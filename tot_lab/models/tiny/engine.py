@@ -29,13 +29,13 @@ _UNWRITTEN = [
 
 
 class Wanted(NamedTuple):
-    """What is to be written, and how."""
+    """A text to be generated, and its settings."""
 
     tokens: tuple[int, ...]
     """The request and the beginning of the reply."""
 
     most: int
-    """The most tokens."""
+    """The most tokens of the text."""
 
     temperature: float
     top_p: float
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What was written. `finish` is `stop` or `length`, and `ended` is whether the model ended the text."""
+    """A generated text. `finish` is `stop` or `length`, and `ended` is whether the model ended the text."""
 
     text: str
     tokens: int
@@ -59,7 +59,7 @@ class Written(NamedTuple):
 
 
 class _Text:
-    """A text in the making."""
+    """A text that is being generated."""
 
     def __init__(self, wanted: Wanted, future: Future[Written]) -> None:
         self.wanted, self.future = wanted, future

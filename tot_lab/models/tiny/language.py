@@ -36,7 +36,7 @@ _ALONE = 200  # integers below it are one token
 _FIRST = ("", "<end>", *REQUESTS, ":", ">", "|", *_WRITTEN)
 
 PIECES = (*_FIRST, *map(str, range(_ALONE)), *(f"{k:02}" for k in range(100)))
-"""The text of each token. Token 0 fills up, and token 1 ends a reply."""
+"""The text of each token. Token 0 is padding, and token 1 ends a reply."""
 
 END = 1
 _IDS = {piece: k for k, piece in enumerate(_FIRST)}

@@ -1,10 +1,10 @@
 """The network of the small models in numpy: a decoder-only transformer with a key-value cache.
 
-All matrix products have fixed shapes: rows are computed in tiles of `TILE`, and a row looks at a number of
-places that follows from its own length. So the numbers of a row do not depend on the other rows, to the last
-bit. Products are so small that OpenBLAS computes each in the thread that asks for it: more threads would wait
-for each other, and on a busy machine for long. The files of weights are arrays of numpy without objects;
-reading them executes nothing.
+All matrix products have fixed shapes: rows are computed in tiles of `TILE`, and a row attends to a number
+of positions that depends only on its own length. So the numbers of a row do not depend on the other rows, to
+the last bit. Products are so small that OpenBLAS computes each in the thread that asks for it: more threads
+would wait for each other, and on a busy machine for long. The files of weights are arrays of numpy without
+objects; reading them executes nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tot_lab.models.tiny.language import PIECES
 TILE = 32
 """Rows of a matrix product."""
 
-_SPAN = 32  # a row looks at a multiple of this many places
+_SPAN = 32  # a row attends to a multiple of this many positions
 _SMALL = 2**18  # multiplications of a product for which OpenBLAS starts no threads
 
 Floats = NDArray[np.float32]
 
 
 class Layer(NamedTuple):
-    """Weights of one layer. Matrices are in blocks."""
+    """Weights of one layer. Matrices are in blocks of columns."""
 
     norm1: Floats
     qkv: Floats
@@ -72,7 +72,7 @@ class Decoder:
 
     def __init__(self, network: Network, slots: int) -> None:
         self.network = network
-        self.lengths = np.zeros(slots + 1, np.int64)  # the last slot fills up tiles
+        self.lengths = np.zeros(slots + 1, np.int64)  # the last slot pads tiles
         width = len(network.norm) // network.heads
         shape = (len(network.layers), slots + 1, network.heads, network.context, width)
         self._keys, self._values = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
@@ -82,7 +82,7 @@ class Decoder:
         self.lengths[slot] = 0
 
     def step(self, slots: Sequence[int], tokens: Sequence[int]) -> Floats:
-        """Append a token to the text of each of `slots`, and return a row of logits of the next one each."""
+        """Append a token to the text of each of `slots`, and return a row of next-token logits each."""
         spare = len(self.lengths) - 1
         logits = []
         for first in range(0, len(slots), TILE):

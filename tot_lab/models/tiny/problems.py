@@ -62,8 +62,8 @@ def _whole(value: Value) -> Value:
 
 
 def _results(a: Value, b: Value) -> Iterator[tuple[Value, str, Value, Value]]:
-    """Yield what `a` <= `b` make. Without negative numbers, the absolute difference is enough: what can be
-    reached at all is reached through absolute values."""
+    """Yield the results of operations on `a` <= `b`. Without negative numbers, the absolute difference is
+    enough: every number that can be made can be made through absolute values."""
     yield b, "+", a, _whole(a + b)
     yield b, "-", a, _whole(b - a)
     if a < 0:
@@ -119,7 +119,7 @@ def _reached_of_many(state: State) -> int:
 
 @cache
 def held_out() -> dict[str, list[list[int]]]:
-    """Return the held-out hands: `game24` lists hands, `countdown` lists a target and its hand each."""
+    """Return the held-out hands: `game24` lists hands, and `countdown` rows of a target and a hand."""
     listed: dict[str, list[list[int]]] = json.loads(Path(__file__).with_name("held_out.json").read_text())
     return listed
 
@@ -145,7 +145,7 @@ class Examples:
         random: The source of randomness.
         hands: Returns the hands of the Game of 24 (`True`) and of Countdown (`False`) to draw from. Some must
             be solvable and some not.
-        whole: The share of steps that do not choose a fraction if they can avoid it.
+        whole: The share of steps that avoid fractions if they can.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Examples:
     # Forms.
 
     def propose(self, game24: bool) -> Example:
-        """Ways that work come first."""
+        """Propose steps. Those that keep the target within reach come first."""
         solvable = self.random.random() < 0.85
         target, state = self.state(game24, self.random.choices((4, 3, 2, 1), (50, 30, 18, 2))[0], solvable)
         count = self.random.choice((1, 1, 2, 3, 3, 4, 5, 5, 5, 6, 7, 8))
@@ -176,7 +176,7 @@ class Examples:
         )
 
     def value(self, game24: bool) -> Example:
-        """Up to two ways are tried, then a verdict follows."""
+        """Judge a state: up to two ways are tried, then a verdict follows."""
         random = self.random
         solvable = random.random() < 0.5
         target, state = self.state(game24, random.choices((4, 3, 2, 1), (8, 60, 28, 4))[0], solvable)
@@ -199,7 +199,7 @@ class Examples:
         return Example(f"J {_shown(target, state)}", "", "yes" if solvable else "no")
 
     def check(self, game24: bool) -> Example:
-        """The expression is worked out."""
+        """Check an expression by working it out."""
         random = self.random
         target, hand = self.problem(game24)
         right = random.random() < 0.5
@@ -212,7 +212,7 @@ class Examples:
         return Example(prompt, "", "\n".join([*map(str, way), _verdict(game24, float(right))]))
 
     def vote(self, game24: bool) -> Example:
-        """The best candidate is continued, then named."""
+        """Vote: the best candidate is continued to the end, then named."""
         target, states = self.siblings(game24)
         good = [k for k, state in enumerate(states) if reaches(state, target)]
         best = self.random.choice(good or range(len(states)))
@@ -305,7 +305,7 @@ class Examples:
         return way
 
     def failing(self, state: State, target: int) -> list[Move]:
-        """Draw moves that miss `target`: the closest of a few ways."""
+        """Draw moves that miss `target`: of a few tries, those that come closest."""
         ways: list[tuple[float, int, list[Move]]] = []
         for _ in range(12):
             way, left = list[Move](), state

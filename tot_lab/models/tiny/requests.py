@@ -1,7 +1,7 @@
-"""What the prompts of the Game of 24 and Countdown ask for, as the small models read it.
+"""Translation of the prompts of the Game of 24 and Countdown into the language of the small models.
 
-A prompt is understood only if the domain itself writes exactly the same prompt for what was read in it. All
-others are refused.
+A prompt is understood only if the domain writes exactly the same prompt for the problem that was read in it.
+All others are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANSWERS = (
     "It answers the prompts of the Game of 24 and of Countdown with three or four numbers from 1 to 20 and a "
     "target from 10 to 99, without a system prompt, context, tools or a schema"
 )
-"""What the models answer."""
+"""The prompts that the models answer, for error messages."""
 
 _HEADING = {"game24": "Steps so far:\n", "gym/countdown": "Moves so far:\n"}
 _SHOWN = {"game24": "\nNumbers left: ", "gym/countdown": "\nState:\n"}
@@ -72,7 +72,7 @@ def _tasks(kind: str, domain: Domain, prompt: str) -> Iterator[Task]:
 
 
 def _readings(domain: Domain, task: Task, prompt: str) -> Iterator[tuple[str, str | None]]:
-    """Yield prompts that may be `prompt`, and the request that each of them is."""
+    """Yield prompts of the domain that `prompt` may be, each with its request in the models' language."""
     words = domain.kind == "game24"
     target, hand = _problem(domain, task)
     for reasoning, letter in ((True, "R" if words else "S"), (False, "D" if words else "E")):

@@ -1,7 +1,7 @@
 """Train a small model: `python -m tot_lab.models.tiny.train FOLDER`.
 
 Needs the extra `train` (JAX and optax). The folder receives five checkpoints, their card and, while it runs,
-`state.npz`, from which a stopped run goes on. Equal settings on one machine give equal weights.
+`state.npz`, from which a stopped run continues. Equal settings on one machine give equal weights.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def normed(x: Any, scale: Any) -> Any:
 
 
 def forward(weights: Weights, heads: int, tokens: Any, places: Any, parts: Any) -> Any:
-    """Return the logits of rows of tokens, row after row. Tokens see earlier ones of their part of a row.
+    """Return the logits of rows of tokens, row after row. A token attends to earlier ones of its example.
 
     Matrices of two dimensions are much faster to differentiate on a CPU.
     """
@@ -99,8 +99,8 @@ def batch_of(seed: int, step: int, steps: int, rows: int) -> tuple[Any, ...]:
     numbers, which are harder to judge and which searches meet.
 
     Returns:
-        The tokens, their places in their examples, the examples that they belong to, and which of them are
-        learned.
+        The tokens, their places in their examples, the examples that they belong to, and which of them
+        count in the loss.
     """
     examples = Examples(Random(f"{seed} {step}"), whole=0.8 if step >= steps / 2 else 0.0)
     tokens = np.zeros((rows, CONTEXT + 1), np.int32)
@@ -135,7 +135,7 @@ def batches(seed: int, first: int, steps: int, rows: int) -> Iterator[tuple[Any,
 
 
 def write(path: Path, arrays: dict[str, Any]) -> None:
-    """Write arrays in one move, so that a stopped run leaves a whole file."""
+    """Write arrays atomically, so that a stopped run leaves a complete file."""
     content = io.BytesIO()
     np.savez(content, **arrays)
     part = path.with_suffix(".part")

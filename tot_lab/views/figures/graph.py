@@ -60,9 +60,8 @@ def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
 
     There is at most one edge from one thought to another. If several kinds apply, the edge has the kind that
     is listed first. The graph has the attributes `question`, `strategy`, `answer`, `stopped`, `correct`
-    (bool), `verdict` (the grade in words), `score`, `simulated` and
-    `model_note`; unknown ones are left out. Characters
-    that XML does not allow are removed from texts.
+    (bool), `verdict` (the grade in words), `score`, `simulated` and `model_note`; unknown ones are left out.
+    Characters that XML does not allow are removed from texts.
     """
     import networkx as nx  # noqa: PLC0415  the repr of a run must not import it
 

@@ -120,7 +120,7 @@ def setting_columns(frame: pandas.DataFrame, settings: Sequence[str] | None) -> 
         settings: The columns of settings. `None` takes the axes of the sweep that the table comes from.
 
     Raises:
-        ValueError: If neither names the columns of settings, or the table lacks one of them.
+        ValueError: If neither `settings` nor the table names the columns, or the table lacks one of them.
     """
     names = axes_of(frame) if settings is None else settings
     if names is None:
@@ -209,7 +209,7 @@ def format_run_count(frame: pandas.DataFrame) -> str:
 
 
 def note_ungraded(frame: pandas.DataFrame) -> str:
-    """Return how many runs of a table are graded. "" if all are, or the table does not say."""
+    """Return how many runs of a table are graded. "" if all are, or there is no column `correct`."""
     graded = _count_runs(frame[solved(frame).notna()]) if "correct" in frame else _count_runs(frame)
     return "" if graded == (runs := _count_runs(frame)) else f"{graded:,} of {runs:,} runs graded"
 
@@ -436,7 +436,7 @@ def first_names(names: Sequence[str]) -> str:
 
 
 def note_model(frame: pandas.DataFrame) -> str:
-    """Return what a figure of a table says of the models of the runs; see `Run.model_note`."""
+    """Return the note on the models of the runs, for a figure of a table; see `Run.model_note`."""
     simulated = "simulated" in frame and frame["simulated"].fillna(False).astype(bool).any()
     return SIMULATED if simulated else str(frame.attrs.get("model_note", ""))
 

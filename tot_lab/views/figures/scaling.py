@@ -33,7 +33,7 @@ MAX_METHODS = len(COLOURS) * len(SYMBOLS)
 """Maximum number of methods. Further ones are left out."""
 
 APART = 0.03
-"""How far the methods at both ends are set off from their costs, as a share of the cost."""
+"""The most by which the points of a method are shifted along the axis, as a share of their cost."""
 
 _SETTING = re.compile(r" [\w.]+=(?:(?! [\w.]+=).)*")
 
@@ -96,18 +96,19 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
 
     Args:
         df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
-            `cost`. Of a sweep, a dashed line with open symbols shows the oracle (any of N): the share of runs
-            that have a right answer at any leaf, which a perfect answer rule would choose. It coincides with
-            the solid line of a search that finds every right leaf by itself, such as one with verified paths.
-            Or the estimates of `tl.stats.pass_at_k`, `majority_at_k` and `best_of_k`, or several of them by
+            `cost`. For a sweep, a dashed line with open symbols shows the oracle (any of N): the share of
+            runs that have a right answer at any leaf, which a perfect answer rule would choose. It coincides
+            with the solid line of a search that finds every right leaf by itself, such as one with verified
+            paths.
+            Or a table of `tl.stats.pass_at_k`, `majority_at_k` or `best_of_k`, or several of them by
             `pandas.concat`, with one line per setting and estimate.
         cost: The default `calls`, or `tokens` (in and out), `cost` (USD), or a column of the table such as
             `flops`, `flops_prefix_once`, `seconds_alone`, `output_tokens` or that of one role:
             `answer_output_tokens` and `propose_output_tokens` are generated, and `evaluate_input_tokens` are
-            read by a judge or reward model. Of estimates, the
-            default `k`, the number of samples, or `output_tokens`. The axis is logarithmic, so settings of
-            unknown or no cost are left out. Methods are set apart by at most 3%, so that those of equal cost
-            do not hide each other. Hovering shows the exact cost.
+            read by a judge or reward model. For estimates, the default `k`, the number of samples, or
+            `output_tokens`. The axis is logarithmic, so settings of unknown or zero cost are left out.
+            Methods are set apart by at most 3%, so that those of equal cost do not hide each other. Hovering
+            shows the exact cost.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
@@ -194,7 +195,7 @@ def _style(
 
 
 _COSTS = {"k": "samples (per task)"}
-"""Titles of the axis of estimates."""
+"""Titles of the cost axis for estimates."""
 
 
 def _is_estimated(df: Any) -> bool:
@@ -224,7 +225,7 @@ def _estimated(df: pandas.DataFrame, cost: str) -> list[Method]:
 
 
 def _frame(df: Any, cost: str) -> pandas.DataFrame:
-    """Return the table with the column `cost`, and of a sweep the column `reachable`."""
+    """Return the table with the column `cost`, and for a sweep also with the column `reachable`."""
     import pandas  # noqa: PLC0415
 
     needs = ["input_tokens", "output_tokens"] if cost == "tokens" else [cost]
@@ -245,7 +246,7 @@ def _states(frame: pandas.DataFrame, setting: str) -> str:
 
 
 def _explain_oracle(methods: list[Method]) -> str:
-    """Return what the dashed lines mean, and where none is seen."""
+    """Return the line of the heading on the dashed lines, which may coincide with the solid ones."""
     pairs = [pair for method in methods for pair in zip(method.success, method.oracle, strict=False)]
     if not pairs:
         return ""

@@ -210,7 +210,7 @@ def heading_layout(
     Args:
         title: Lines of the title.
         lines: Lines of the subtitle. Empty lines are dropped.
-        note: What the model is, at the start of the subtitle. See `Run.model_note`.
+        note: Note on the model, at the start of the subtitle. See `Run.model_note`.
         dark: See `palette`.
         warning: Emphasised line above `lines`.
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 # Rings around thoughts: what the search could still expand, and where a failed run was lost. They differ in
-# their number, width and colour, and are those of the explorer.
+# their number, width and colour. The explorer draws the same rings.
 
 
 class Ring(NamedTuple):
@@ -56,7 +56,7 @@ class Ring(NamedTuple):
 
     Attributes:
         gaps: Distance of each ring from the marker, in pixels.
-        width: Width of its line.
+        width: Width of the line of each ring.
         legend: Marker of the legend.
         shades: Its colour on a light and on a dark background.
     """
@@ -86,9 +86,9 @@ RINGS = {
 def rings_of(run: Run) -> dict[str, list[str]]:
     """Return the ids of the thoughts with a ring, by its name.
 
-    - open frontier: thoughts that a search kept and did not expand. If it has not ended, or was
-      interrupted, also those without a decision. Steps of an agent are no thoughts of a search: neither
-      they nor a thought above them has a score
+    - open frontier: thoughts that a search kept and did not expand. If the run has not ended,
+      or was interrupted, also thoughts without a decision, but not the steps of an agent: neither they
+      nor a thought above them has a score
     - last solvable: the last thoughts of a failed run that could still lead to a right answer
     - right, not chosen: right answers of a failed run
     """
@@ -110,7 +110,7 @@ def rings_of(run: Run) -> dict[str, list[str]]:
         why = why_it_failed(run)
         right = Known(run, asking=can_be_asked(run)).right_leaves if why else []
         labels = labels_of(run) if why else {}
-    except Exception:  # the task of a file, or a user's function
+    except Exception:  # raised by a loaded task, or by a user's function
         return found
     found["last solvable"] = [id for id in (why.nodes if why else ()) if labels.get(id) and id not in right]
     return {**found, "right, not chosen": right}
@@ -130,8 +130,8 @@ def ring_traces(
 ) -> list[go.Scatter]:
     """Return the traces of the rings, and their entries in the legend.
 
-    A thought with another ring has none of the open frontier. `markers` has the position (x, y) and the size
-    in pixels of the marker of each drawn thought.
+    A thought with another ring gets no ring of the open frontier. `markers` has the position (x, y) and the
+    size in pixels of the marker of each drawn thought.
     """
     import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 

@@ -1,4 +1,4 @@
-"""The verdict on a run: whether its answer is correct, how it ended, and what was not left at its default.
+"""The verdict on a run: whether its answer is correct, how it ended, and which settings are not defaults.
 
 The explorer shows all of it, other views the grade, the expected answer and how the run ended.
 """
@@ -23,7 +23,7 @@ LONGEST = 200
 
 
 class Verdict(NamedTuple):
-    """What the first line about a run says.
+    """The facts in the first line about a run.
 
     Attributes:
         correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
@@ -51,7 +51,7 @@ def correctness(run: Run) -> bool | None:
     """Whether the answer is correct. `None` if that is not known, or may not be computed by a view."""
     try:
         return None if run.waits_for_grading else run.correct
-    except Exception:  # the task of a file, or a user's function
+    except Exception:  # raised by a loaded task, or by a user's function
         return None
 
 
@@ -77,7 +77,7 @@ def format_grade(run: Run) -> str:
 
 
 def grade_words(run: Run) -> str:
-    """Return the grade in words. Distinguishes a wrong answer from none, and names an ungraded one."""
+    """Return the grade in words. A wrong answer differs from no answer, and an empty grade is `ungraded`."""
     grade = format_grade(run) or "ungraded"
     return "✗ no answer" if grade == "✗ wrong" and not run.answer else grade
 
@@ -119,7 +119,7 @@ def _expected(run: Run) -> str:
         if reference is None:
             return ""
         return short(reference if isinstance(reference, str) else json.dumps(reference), LONGEST)
-    except Exception:  # the task of a file
+    except Exception:  # raised by a loaded task
         return ""
 
 
@@ -128,6 +128,6 @@ def _settings(run: Run) -> str:
         strategy = run.strategy
         shown = "" if strategy is None else repr(strategy)[len(type(strategy).__name__) + 1 : -1]
         shown = re.sub(r"[\w.]*<locals>\.", "", shown)  # where a function was defined
-    except Exception:  # the strategy of a file, such as one whose package is missing
+    except Exception:  # raised by a loaded strategy, such as one without its package
         return ""
     return "" if strategy is None else short(shown, LONGEST) or "default settings"
