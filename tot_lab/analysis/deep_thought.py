@@ -71,7 +71,7 @@ class Unsure(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """More approaches than requested.
+    """A reply with more approaches than requested, of which the last ones were left out.
 
     Attributes:
         iteration: Number of the iteration.
@@ -91,7 +91,7 @@ class Shortened(NamedTuple):
         iteration: Number of the iteration.
         what: The phase of the prompt: `branch`, `develop` or `converge`.
         text: What the text is, such as `solution`.
-        branch: The id of the branch that it is about. Empty if there is none.
+        branch: The id of the branch that the text belongs to. Empty if there is none.
         shown: Number of characters that the prompt showed.
         of: Number of characters of the text.
     """
@@ -118,7 +118,7 @@ class DeepThought(DeepThoughtMethods):
         branches_explored: Number of approaches that were developed.
         seconds: Wall time of the run, NaN if unknown.
         unfinished: Branches of an iteration without a synthesis.
-        failed: The error of its BRANCH or CONVERGE call.
+        failed: The error of the BRANCH or CONVERGE call of that iteration. Empty if it did not fail.
         clamped, fallbacks, left_out, cut_off, unsure, shortened: Deviations from what was requested.
         number, total: Number of this Deep Think in the run, and how many there are.
         model: The model.

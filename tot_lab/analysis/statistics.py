@@ -36,7 +36,7 @@ SEED = 24
 
 
 _SWAPS = 9_999
-"""Random swaps of a permutation test whose swaps are too many to try them all."""
+"""Random swaps of a permutation test that has too many swaps to try all."""
 
 
 class Comparison(NamedTuple):
@@ -110,9 +110,9 @@ def success_rates(
         (string), the shares of failed, unreadable and truncated calls by role, such as `evaluate 12.5%
         failed`, `none`, or NA if unknown. `lost_calls` gives these as numbers. If runs kept several answers
         (the table has the column `any_of_kept`), also first_answer, the runs whose first answer solved the
-        task, which equals solved, and any_of_kept, those of which any kept answer did, Int64. Many
-        publications report the latter. If the table has the column `answer_state`, also finished, cut and
-        unfinished, the runs whose answer is so, Int64.
+        task, which equals solved, and any_of_kept, the runs of which any kept answer did, Int64. Many
+        publications report any_of_kept. If the table has the column `answer_state`, also finished, cut and
+        unfinished, the numbers of runs whose answer has that state, Int64.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.
@@ -352,7 +352,7 @@ class _Shares(NamedTuple):
     Attributes:
         of: By setting and task, the share of runs that solved it (`mean`) and their number (`size`).
         ungraded: By setting, the number of omitted runs.
-        losses: By setting.
+        losses: The lost calls, by setting.
     """
 
     of: dict[Any, pandas.DataFrame]
