@@ -134,13 +134,13 @@ class ToolLimits(Part):
     with a tool named `more`, which this strategy adds."""
 
     transform_result: UserFunction | None = None
-    """A function `(tool, result) -> text` that makes what the model is shown of a successful result, such as
-    the first rows of a table. It may be async. It runs as a recorded call with the purpose `transform`. If it
-    fails, the result itself is shown. The record and the tool `more` have the whole result. `None` means the
-    lab's function (`tl.Lab(transform_result=…)`), if it has one."""
+    """A function `(tool, result) -> text` whose text the model is shown in place of a successful result, such
+    as the first rows of a table. It may be async. It runs as a recorded call with the purpose `transform`. If
+    it fails, the result itself is shown. The record and the tool `more` have the whole result. `None` means
+    the lab's function (`tl.Lab(transform_result=…)`), if it has one."""
 
     def settings(self) -> dict[str, Any]:
-        """As for any part. Limits that are `None` are omitted, as in older records."""
+        """The settings of the part. Limits that are `None` are omitted, as in older records."""
         unset = {name for name in ToolLimits.model_fields if getattr(self, name) is None}
         return {name: value for name, value in super().settings().items() if name not in unset}
 
@@ -150,7 +150,7 @@ class ToolLimits(Part):
         return tool_call(node, name, arguments, sample_index, limits=limits)
 
     def transformed(self, call: Call, tool: str, reply: Reply) -> Thinking[str | None]:
-        """What `transform_result` makes of the reply to `call`. `None` shows the result itself."""
+        """The text by `transform_result` for the reply to `call`. `None` means the result itself is shown."""
         if self.transform_result is None or reply.error is not None:
             return None
         name = self.transform_result.name
@@ -264,7 +264,7 @@ class Acting(ToolLimits, Prompting):
 
     def arguments_for_model(self, task: Task, tool: ToolSpec, known: Sequence[str]) -> dict[str, str]:
         """The arguments of a tool that is called for the model: its required arguments are the question, and
-        an argument `context` is the context of the task with the results `known` since.
+        an argument `context` is the context of the task followed by `known`, the results so far.
         """
         given = dict.fromkeys(tool.parameters.get("required", []), task.question)
         if "context" in tool.parameters.get("properties", {}):

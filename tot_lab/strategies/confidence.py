@@ -31,7 +31,7 @@ def confidence_of(tokens: Sequence[float], kind: Confidence, group: int) -> floa
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which the share of `values` lies, interpolated. 0 if there are none."""
+    """The value below which the fraction `share` of `values` lies, interpolated. 0 if there are none."""
     if not values:
         return 0.0
     ranked, place = sorted(values), share * (len(values) - 1)

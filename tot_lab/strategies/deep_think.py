@@ -47,8 +47,8 @@ from tot_lab.strategies.structured import Structured, Tier, ask_json, described,
 M = TypeVar("M", bound=BaseModel)
 
 Show: TypeAlias = Callable[[str, str, str], str]
-"""Returns what a prompt shows of a text of an earlier phase. Called with what the text is, the id of its
-branch (or ""), and the text."""
+"""A function that returns the part of a text of an earlier phase that a prompt shows. Its arguments are the
+name of the text (such as `solution`), the id of its branch (or ""), and the text."""
 
 ASSUMED = 3.0
 """The assumed confidence, out of 10, of a reply that could not be read."""
@@ -71,7 +71,7 @@ FORMS: dict[str, type[ReplyModel]] = {
     "develop": Development,
     "converge": Convergence,
 }
-"""The form of the replies of each phase."""
+"""The type of the replies of each phase."""
 
 SLOTS = Slots("deep think", 4)
 """Calls in flight of all runs of Deep Think in this process.
@@ -103,10 +103,10 @@ class DeepThink(Prompting):
     `tl.presets.deep_think_quick`, `_balanced`, `_thorough`, `_maximum`. Results of research belong in the
     task's `context`. All runs of a process together have at most 4 calls of Deep Think in flight.
 
-    An approach is a child of the most confident synthesis so far, and its solution is its child. A synthesis
-    is a child of the best solution; its `source` names the solutions whose ideas it uses. The answer is the
-    synthesis of the iteration with the highest confidence, of equal ones the later. Its score is that
-    confidence / 10, or `None` if the confidence was assumed.
+    An approach is a child of the most confident synthesis so far, and a solution is a child of its approach.
+    A synthesis is a child of the best solution; its `source` names the solutions whose ideas it uses. The
+    answer is the synthesis of the iteration with the highest confidence, of equal ones the later. Its score
+    is that confidence / 10, or `None` if the confidence was assumed.
 
     The texts of earlier phases in one prompt fill at most three quarters of what the task and the
     instructions leave of the context window (`tl.Task.context_window`), or a quarter of the window if that is
@@ -533,7 +533,7 @@ class _Iterations:
         return max(sizes, default=0)
 
     def _best(self) -> IterationResult:
-        """The iteration that is the answer so far."""
+        """The iteration whose solution is the answer so far."""
         return max(self.past, key=_trust)
 
     def _ask_phase(
@@ -542,7 +542,7 @@ class _Iterations:
         """Make a call for JSON of type `form`. The second value is a stop reason if it failed.
 
         Args:
-            draw: Distinguishes iterations, which may repeat a prompt at one thought.
+            sample_index: Distinguishes iterations, which may repeat a prompt at one thought.
         """
         call, tier = self.by.call(at, purpose, prompt, sample_index), self.by.tier
         seconds = self.by.timeout

@@ -24,9 +24,8 @@ class ForestOfThoughts(Prompting):
     cannot be read, the most frequent answer wins, the first in case of a tie. The sampling settings are those
     of the judge.
 
-    Best for hard tasks whose searches often end in different answers. Trade-off: the trees of one batch run
-    at the same time, and batches one after the other. Calls: at most `trees` times those of the strategy,
-    and 1.
+    Best for hard tasks whose searches often end in different answers. Trade-off: batches of trees run one
+    after the other. Calls: at most `trees` times those of the strategy, and 1.
 
     References:
         Bi et al. 2025, Forest-of-Thought: Scaling Test-Time Compute for Enhancing LLM Reasoning,

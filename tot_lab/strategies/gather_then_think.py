@@ -5,8 +5,8 @@
     research   fetched pages are read again, whole, and quoted
     think      Deep Think, with all of this in its context
 
-The first stages can only add. A failure there is recorded in a note, and thinking continues without the
-result; only a refusal after which no further call is possible ends the run.
+The stages before `think` can only add to its context. A failure there is recorded in a note, and the run
+continues without the result; only a refusal after which no further call is possible ends it.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            if not halts(gathered.stop_reason):  # the budget may be the gatherer's own; the next call shows
+            if not halts(gathered.stop_reason):  # a budget may be the gatherer's own; the next call shows it
                 allowed = self._within_gatherer(task)
                 found = yield from self.research.think(allowed, watch.uses, self, f"{at}.1", watch.model)
             task = self._with_findings(task, found, gathered.text, watch.uses)
@@ -194,7 +194,7 @@ class GatherThenThink(Prompting):
         return answer
 
     def _within_gatherer(self, task: Task) -> Task:
-        """`task` with the tools that the gatherer may call: an address that it found must not open others."""
+        """`task` with only the gatherer's tools: an address that it found must not lead to other tools."""
         if not isinstance(self.gatherer, Acting):
             return task
         allowed = self.gatherer.available_tools(task).tools

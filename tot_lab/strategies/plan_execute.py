@@ -397,7 +397,7 @@ class _Work:
             if halts(error):
                 if step.type != "composite" or error == "cancelled":
                     return Outcome(step, halt=error)
-                break  # the budget may be that of the step alone; the next call shows
+                break  # the budget may be that of the step alone; the next call shows it
         yield Decided(step.node, "failed", error)
         yield Note("plan.step_failed", step.node, _of(step, status="failed", error=error, retries=number))
         failed = step.changed(status="failed", error=error, retries=number)
@@ -457,8 +457,8 @@ class _Work:
         return task.domain.part(task, instruction, background)
 
     def _hinted(self, step: PlanStep, name: str) -> ToolSpec:
-        """A tool of a composite step. The plan can request its use by name, and no result that is inserted
-        into the instruction.
+        """A tool of a composite step. Only the plan can request its use by name, and not a result that is
+        inserted into the instruction.
         """
         spec = self.available.tools[name]
         used = spec.used_when_named and spec.is_requested_in(step.instruction or step.title)

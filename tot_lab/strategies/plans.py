@@ -393,8 +393,8 @@ def _next(steps: Sequence[PlanStep], count: int) -> range:
 
 
 def calls_to_choose(steps: Sequence[PlanStep], name: str, count: int, goal: str) -> list[PlanStep]:
-    """Composite steps, each for one call of the tool `name`, whose model chooses the arguments. It sees the
-    results of the analyses that do not depend on such a call.
+    """Composite steps, each for one call of the tool `name`, whose model chooses the arguments. The model
+    sees the results of the analyses that do not depend on such a call.
     """
     calls = {step.id for step in steps if _called_alone(step) == name}
     known = [step.id for step in steps if step.type == "analysis" and not calls & {*step.depends_on}]
@@ -413,8 +413,8 @@ def calls_to_choose(steps: Sequence[PlanStep], name: str, count: int, goal: str)
 
 
 def inserted(steps: Sequence[PlanStep], added: Sequence[PlanStep]) -> list[PlanStep]:
-    """Insert `added` before the first step that uses a result of one of their tools. That step and later ones
-    that do use the results of `added` as well. Steps are numbered anew.
+    """Insert `added` before the first step that uses a result of the same tool. That step, and all later ones
+    that use such a result, then depend on `added` as well. Steps are numbered anew.
     """
     made = list(steps)
     for step in added:

@@ -56,7 +56,7 @@ __all__ = [
 
 
 def _accepting(names: Mapping[str, str | Alias]) -> Callable[[P], P]:
-    """Add the names of its source to the docstring of a preset."""
+    """Add the source's setting names to the docstring of a preset."""
     lines = ["", "", "    Names of the source, in snake_case or camelCase, and what they are here:", ""]
     for name, alias in names.items():
         paths, _, note = Alias((alias,)) if isinstance(alias, str) else alias

@@ -4,7 +4,7 @@ The posterior is computed, not sampled by NUTS as in the package of the authors:
 deviations it has a closed form, and these two are summed out over a grid. A decision takes 1 to 10
 milliseconds where NUTS takes 5 to 8 seconds, in which all other searches of the process would wait. It
 depends on the random numbers of the run alone, so that a replay makes the same decisions. With equal scores
-NUTS diverges, and this does not.
+NUTS diverges, and this computation does not.
 """
 
 from __future__ import annotations

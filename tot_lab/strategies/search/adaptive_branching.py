@@ -1,4 +1,4 @@
-"""What both AB-MCTS searches share: the scores of their arms, the choice between the members of a mixture by
+"""The base of both AB-MCTS searches: the scores of their arms, the choice between the members of a mixture by
 Thompson sampling (which model makes the next thought), and the loop that adds one thought.
 """
 

@@ -2,8 +2,7 @@
 
 `compares` says what one evaluation compares: nothing (each thought is scored by itself, or by the reply that
 it was read from), the children of one parent, or all children of one pick. An evaluator implements the one
-method for its case. A score that cannot
-be read is `None`, never an invented number.
+method for its case. A score that cannot be read is `None`, never an invented number.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ class Evaluator(Part):
     """Alternatives per token whose log-probabilities the proposals must report."""
 
     alternatives: ClassVar[int | None] = None
-    """How many of them `score_reply` reads from `Reply.logprobs`. `None` means that the values of the tokens
-    and the means of their alternatives are enough (`tot_lab.core.calls`)."""
+    """How many of the reported alternatives `score_reply` reads from `Reply.logprobs`. `None` means that the
+    values of the tokens and the means of their alternatives are enough (`tot_lab.core.calls`)."""
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
@@ -452,7 +451,7 @@ class BatchEvaluator(FunctionEvaluator):
 def _text(scores: Any) -> str:
     try:
         plain = [_plain(score) for score in scores]
-    except TypeError:  # no list, which is an error of the run instead of a failed call
+    except TypeError:  # not a list: an error of the run instead of a failed call
         plain = _plain(scores)
     return json.dumps(plain, default=repr)
 

@@ -15,7 +15,8 @@ from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
 Groups: TypeAlias = list[list[str]]
-"""Thoughts under way. A group holds those that one application of an operation made."""
+"""The thoughts that the next operation receives. A group holds those that one application of an operation
+made."""
 
 
 class Operation(BaseModel):
@@ -158,7 +159,7 @@ def grow(
     parts: Sequence[tuple[str, ...]],
     proposer: Proposer | None = None,
 ) -> Operating:
-    """Expand `parts` in order, at once as far as they hang below different thoughts.
+    """Expand `parts` in order. Consecutive parts below different thoughts are expanded concurrently.
 
     Returns the children of each.
     """

@@ -134,7 +134,7 @@ class Proposer(Part):
         """Add up to `count` children at `place`. Returns all recorded events.
 
         The built-in proposers are functions that return a generator, so that they take their sample indices
-        in the order of the picks. Those of one that is itself a generator are taken when its branch starts.
+        in the order of the picks. A `grow` that is itself a generator takes them only when its branch starts.
         """
         raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
 

@@ -2,7 +2,7 @@
 
 Proposers and evaluators make their calls through a `Sampler`, so that they need not know the strategy
 that they work in. Branches that run side by side share a sampler. They reserve their sample indices before
-they start, and change nothing else of it.
+they start, and change nothing else in it.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Place:
     """The reply that made a child alone, by the child's number, if the search needs its log-probabilities."""
 
     ended: dict[int, str] = field(default_factory=dict)
-    """Why the text of a child is the end of a reply, by the child's number: `cut` at the most tokens, `open`
-    after the tokens of a step, or `end of reply` if the model ended a reply that continues the path."""
+    """Why the text of a child is the end of a reply, by the child's number: `cut` at the token limit, `open`
+    after `tokens_per_step` tokens, or `end of reply` if the model ended a reply that continues the path."""
 
     @classmethod
     def of(cls, tree: Tree, id: str) -> Place:
@@ -100,7 +100,7 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 OF_THE_STRATEGY: Mapping[str, str | Alias] = {
     name: f"tl.TreeOfThoughts({name}=…)" for name in ("model", "temperature", "max_tokens", "seed")
 }
-"""Where settings of all calls belong, for proposers and evaluators that do not have their own."""
+"""Where to set what holds for all calls: a hint of proposers and evaluators without these settings."""
 
 SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
 
@@ -110,8 +110,8 @@ _WORD = re.compile(r"(?<![\\\w{}^])\{(\w+)\}")
 
 
 def checked_template(template: str | None, slots: Sequence[str], needed: Sequence[str]) -> str | None:
-    """`template`, if it has only these `slots`, and either all that are `needed` or none at all. A recorded
-    one is taken as it was.
+    """`template`, if it has only these `slots`, and either all that are `needed` or none at all. A template
+    from a record is not checked.
 
     Raises:
         ValueError: Otherwise.
@@ -149,7 +149,7 @@ class Sampler(NamedTuple):
         ask: How a proposer's call is made: directly, or with tools before the reply.
         calls_per_ask: The most calls that `ask` makes.
         logprobs: Alternatives per token whose log-probabilities the calls request.
-        alternatives: How many of them the replies keep (`Call.alternatives`).
+        alternatives: How many of these alternatives the replies keep (`Call.alternatives`).
         temperature: The highest temperature that `ask` gives calls, if it changes theirs.
         end: The entry of `Place.ended` of the thought that is scored.
     """

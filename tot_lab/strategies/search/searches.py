@@ -77,7 +77,7 @@ class Pick:
         count: Children for each parent: one number, or one for each. `None` means as many as the
             proposer makes.
         proposer: Makes the children of this pick. `None` means that of the search.
-        why: What the choice rests on, by id (visits, value, exploration term, …). It is recorded.
+        why: The reasons for the choice, by id (visits, value, exploration term, …). They are recorded.
         context: Sections that the prompts of this pick show after the context of the task.
     """
 
@@ -150,7 +150,7 @@ class SearchState:
         self.memories: list[Memory] = []
 
     def remember(self, memory: M) -> M:
-        """Register something of the search's own that depends on scores, and return it."""
+        """Register what the search computes from scores, and return it. A new score calls its `rescored`."""
         self.memories.append(memory)
         return memory
 
@@ -217,8 +217,8 @@ class Search(Part):
     """Alternatives per token whose log-probabilities each proposal reports, for `SearchState.logprobs`."""
 
     alternatives: ClassVar[int | None] = None
-    """How many of them it reads from `SearchState.reply`. `None` means that the values of the tokens are
-    enough."""
+    """How many of these alternatives the search reads from `SearchState.reply`. `None` means that the values
+    of the tokens are enough."""
 
     scale: ClassVar[str] = ""
     """The setting that scales the number of calls, such as `width`. "" means no such setting."""
@@ -252,23 +252,24 @@ class Search(Part):
     def max_expansions_by_count(self, branch: int, depth: int) -> Sequence[tuple[int, int]] | None:
         """The most expansions by their number of children: `[(5, 1), (2, 8)]` is one into 5, and 8 into 2.
 
-        A search that asks for numbers of children of its own overrides it in place of `max_expansions`.
+        A search that sets `Pick.count` overrides this method instead of `max_expansions`.
         """
         most = self.max_expansions(branch, depth)
         return None if most is None else [(branch, most)]
 
     def max_shared(self) -> int:
-        """The most children of one thought where the expansions into one child each, of
-        `max_expansions_by_count`, can be those of one thought: a number of children that the search shares
-        out. 1 if they are always of different ones."""
+        """The most children of one thought in a search that divides a number of children among thoughts.
+
+        `max_expansions_by_count` then counts each child as an expansion of its own. 1 for other searches.
+        """
         return 1
 
     def max_picks(self, branch: int, depth: int) -> int | None:
-        """The most picks it makes in such a tree."""
+        """The most picks it makes in a tree of `depth` levels with `branch` children each."""
         return self.max_expansions(branch, depth)
 
     def max_own_calls(self, branch: int, depth: int) -> int:
-        """The most calls of its own, such as reflections, that it makes in such a tree."""
+        """The most calls of its own, such as reflections, that it makes in a tree as for `max_expansions`."""
         return 0
 
 

@@ -128,7 +128,7 @@ class TreeOfThoughts(Prompting):
         return f"search.{scale}" if scale else "stop.nodes"
 
     def at_scale(self, scale: int | None) -> Self:
-        """This search at another scale. A level of which it keeps all thoughts stays whole."""
+        """This search at another scale. A search that keeps all thoughts of a level still does."""
         width = getattr(self.search, "width", None)
         scaled = super().at_scale(scale)
         if not self.scale_setting().startswith("propose.") or width is None:
@@ -161,7 +161,7 @@ class TreeOfThoughts(Prompting):
         return calls
 
     def _calls(self, task: Task, count: int) -> int:
-        """The most calls of one expansion into `count` children, or the share of it in a larger one."""
+        """The most calls of an expansion into `count` children, alone or as a share of a larger one."""
         calls = calls_per_expansion(self.propose, self.evaluate, task, count)
         shared = self.search.max_shared() if count == 1 else 1
         if shared == 1:
@@ -183,7 +183,7 @@ def closing_note(at: str, winner: str | None, score: float | None, total: int) -
 
 
 class _Run:
-    """One run of a search: what it has found, and what it has yet to decide."""
+    """One run of a search, with its state between picks."""
 
     def __init__(self, settings: TreeOfThoughts, task: Task, at: str) -> None:
         self.settings = settings
@@ -407,8 +407,8 @@ class _Run:
         return place
 
     def _settle(self, fresh: Sequence[str]) -> Thinking[list[str]]:
-        """Drop what is below the least score, link what reaches a known state, close what needs no further
-        step. Returns the rest, which may be expanded."""
+        """Drop thoughts below the least score, link those that reach a known state, and close those that need
+        no further step. Returns the rest, which may be expanded."""
         eligible: list[str] = []
         nodes, domain = self.tree.nodes, self.task.domain
         for id in fresh:
@@ -501,13 +501,13 @@ class _Run:
         return None
 
     def _may_answer(self, id: str) -> bool:
-        """Whether a path can be the solution. A judge of answers decides it where no form was asked for."""
+        """Whether a path can be the solution. If no form was requested, a judge of answers decides."""
         if self._is_unfinished(id):
             return self.settings.evaluate.judges_answers and not self.settings.propose.asks_for_answer
         return self.state.complete(id) is not False
 
     def _is_unfinished(self, id: str) -> bool:
-        """Whether a path of text could state an answer, and does not."""
+        """Whether a path of text lacks the answer that it could state."""
         state = self.state
         if not state.by_text or id in state.finished:
             return False
