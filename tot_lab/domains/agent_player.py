@@ -531,7 +531,7 @@ class _Responder(Responder["SimAgent"]):
     # The Game of 24, played by `SimGame24`.
 
     def refuse(self) -> str | Sequence[TokenLogprob]:
-        """Return the reply of `SimGame24`, if the prompt is about the Game of 24."""
+        """Return the reply of `SimGame24` if the prompt is about the Game of 24, else `unknown`."""
         call, text, random, agent = self.call, self.text, self.random, self.player
         hand = _HAND.search(text)
         player = SimGame24(skill=agent.skill, noise=agent.noise, garble=agent.garble)

@@ -58,6 +58,6 @@ def examples_of(domain: str, most: int) -> list[Task]:
     make = class_of(domain, Domain).example_tasks()
     if make is not None:
         for count in range(most, 0, -1):
-            with suppress(ValueError):  # it has fewer
+            with suppress(ValueError):  # the domain has fewer
                 return make(count)
     return []

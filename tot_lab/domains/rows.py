@@ -37,7 +37,7 @@ class Row:
         if isinstance(value, list):
             value = [one.tolist() if hasattr(one, "tolist") else one for one in value]
         blank = value is None or (isinstance(value, float) and math.isnan(value))
-        return "" if blank or type(value).__name__ in ("NAType", "NaTType") else value  # those of pandas
+        return "" if blank or type(value).__name__ in ("NAType", "NaTType") else value  # NA and NaT of pandas
 
     def first(self, *names: str) -> str:
         """Return the first of `names` that the row has, or else the first name."""
@@ -135,7 +135,7 @@ def _json_lines(name: str, text: str) -> Iterator[_Located]:
 def _json_list(name: str, text: str) -> Iterator[_Located]:
     first, _, rest = text.strip().partition("\n")
     if first.startswith("{") and first.rstrip().endswith("}") and rest.strip().startswith("{"):
-        yield from _json_lines(name, text)  # as the hubs name JSON Lines too
+        yield from _json_lines(name, text)  # hubs use the suffix `.json` for JSON Lines too
         return
     found = _json(name, text)
     if isinstance(found, dict):

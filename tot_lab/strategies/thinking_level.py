@@ -102,8 +102,8 @@ class WithThinking(Strategy):
     Calls without an `effort` of their own get the level as their `effort`, if the model supports it. Their
     `max_tokens`, if set, grow by the reasoning budget, and at least by what providers set aside for such an
     effort (1,024, 2,048 and 4,096 tokens). Calls whose first token counts (`evaluate="logprob"`) do not
-    request written reasoning. A provider that enforces a JSON schema leaves no room for it either; there only the
-    effort applies.
+    request written reasoning. A provider that enforces a JSON schema leaves no room for it either;
+    there only the effort applies.
     """
 
     strategy: Strategy

@@ -22,7 +22,7 @@ MAX_STATES = 50_000
 
 
 class Plan(NamedTuple):
-    """What a solver found out about a state."""
+    """The result of a solver for one state."""
 
     solvable: bool | None
     """`None` if the solver gave up."""
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a path leads."""
+    """The moves of a path, and the state after them."""
 
     moves: tuple[Any, ...]
     state: Any
@@ -53,7 +53,7 @@ class PuzzleDomain(Domain):
     """What a move is and how it is written, with an example, in one or two sentences."""
 
     separator: ClassVar[str] = ", "
-    """What stands between the moves of an answer."""
+    """The text between the moves of an answer."""
 
     # The rules of a family.
 
@@ -132,7 +132,7 @@ class PuzzleDomain(Domain):
         return _puzzle(self, task.question)
 
     def position(self, task: Task, path: Path) -> Position | None:
-        """Return where `path` leads, ignoring a last step `Answer: …`.
+        """Return the position after `path`, ignoring a last step `Answer: …`.
 
         Returns `None` if a step states no legal move.
         """
