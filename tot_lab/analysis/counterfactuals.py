@@ -1,4 +1,4 @@
-"""What another setting would have done, computed from recorded runs without new calls.
+"""What another strategy would have done, computed from recorded runs without new calls.
 
 The strategy itself is run, and only recorded replies answer it. A call is matched by its request (prompt,
 settings, sample index), not by its position. A call without a recorded reply is listed as missing, and the
@@ -50,7 +50,7 @@ class Lack(NamedTuple):
         sample_index: Which sample of the prompt it is.
         prompt: The prompt.
         position: Its place in the run.
-        certain: Whether a real run would certainly make it. Other missing calls depend on earlier ones.
+        certain: Whether a real run would certainly make the call. If not, it depends on other missing calls.
     """
 
     node: str

@@ -51,7 +51,7 @@ class Finding(NamedTuple):
     """A fact that the record of a run shows.
 
     Attributes:
-        kind: Its kind, one word.
+        kind: The kind of finding, such as `duplicates`; see `tl.diagnose`.
         text: A sentence with its numbers.
         nodes: Ids of the thoughts that it concerns.
     """

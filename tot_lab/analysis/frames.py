@@ -170,7 +170,7 @@ PROCESSING = ("cached_tokens", "prefill_tokens_per_second", "decode_tokens_per_s
 
 
 class CallRow(NamedTuple):
-    """A call's line and that of its reply, which is `None` while the call is open."""
+    """The line of a call and the line of its reply, which is `None` while the call is open."""
 
     line: Line
     call: Call
@@ -513,7 +513,7 @@ def _seconds(run: Run, calls: Sequence[CallRow | None]) -> list[float | None]:
 
 
 def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
-    """Return what `tl.Adaptive` selected for the part of the tree of each of these thoughts."""
+    """Return the strategy that `tl.Adaptive` selected for the part of the tree of each of these thoughts."""
     selected = selected_strategies(run)
     if not selected:
         return [None] * len(ids)

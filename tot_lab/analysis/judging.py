@@ -60,7 +60,7 @@ class EvaluatorDiagnosis:
             same score).
         runs: One row per run: correct; failed (boolean, NA if unknown); blame (NA without one), depth (where)
             and nodes (ids that show it); and the lost calls by role, in the columns of `sweep.df()`.
-        model_note: What the models of the runs are; see `Run.model_note`.
+        model_note: Whether a model of the runs is simulated or small; see `Run.model_note`.
         why_unlabelled: Why no thought has a label, and how to get labels. "" if some thoughts have one.
     """
 

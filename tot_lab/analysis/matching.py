@@ -54,7 +54,7 @@ REHEARSED = 8
 
 
 class MatchedMethod(NamedTuple):
-    """What a method of `Matched` is expected to use.
+    """The expected use of a method of `Matched`.
 
     Attributes:
         setting: Its name.
@@ -82,7 +82,7 @@ class MatchedMethod(NamedTuple):
 
 
 class Matched(dict[str, Strategy]):
-    """Strategies by name, as `match` has scaled them. `df()` says what each is expected to use."""
+    """Strategies by name, as `match` has scaled them. `df()` lists the expected use of each."""
 
     def __init__(self, strategies: Mapping[str, Strategy], methods: Sequence[MatchedMethod]) -> None:
         super().__init__(strategies)
@@ -150,7 +150,7 @@ def match(
         task: The task for which the calls are counted, in case their number depends on it.
 
     Returns:
-        A dict of strategies. Its `df()` says what each is expected to use.
+        A dict of strategies. Its `df()` lists the expected use of each.
 
     Warns:
         UserWarning: If a method may use more than 15% more or less than the amount.
@@ -191,7 +191,7 @@ def match(
 def _scaled(
     name: str, strategy: Strategy, task: Task, amount: float, unit: str, recorded: Sequence[Run] | None
 ) -> tuple[Strategy, MatchedMethod]:
-    """Return `strategy` at the scale that spends `amount`, and what it is expected to use."""
+    """Return `strategy` at the scale that spends `amount`, and its expected use."""
     low: float | None
     if recorded is None:
         strategy = _bounded(name, strategy, task, amount)

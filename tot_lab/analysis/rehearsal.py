@@ -27,7 +27,7 @@ NEAREST = 5
 
 
 class Rates(NamedTuple):
-    """What a call uses, in the unit of interest, per token of its prompt and of its reply."""
+    """The use per token of a call's prompt and of its reply, in the unit that is counted."""
 
     prompt: float
     reply: float

@@ -29,7 +29,7 @@ SURE = 0.05
 
 
 def routed(run: Run) -> Routed | None:
-    """Return what the first `tl.Adaptive` of a run chose. `None` if it chose nothing."""
+    """Return the choice of the first `tl.Adaptive` of a run. `None` if it chose nothing."""
     expect_run(run, "routed")
     return routed_in(run.events)
 

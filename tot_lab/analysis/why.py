@@ -33,7 +33,7 @@ REPEATED = ("right_not_chosen", "unsolvable", "good_pruned", "cut_short")
 
 @gc_paused()
 def diagnose(run: Run) -> Diagnosis:
-    """Find what the record of a run shows to be wrong. The run need not be finished.
+    """Find the problems of a run that its record shows. The run need not be finished.
 
     Kinds of findings:
 
@@ -282,7 +282,7 @@ def _value(event: Scored | None) -> float:
 
 
 def _not_proposed(run: Run, ends: Sequence[Node]) -> _Reason:
-    """Return what the proposer made of the last thoughts from which a right answer could be reached."""
+    """Return why no child of `ends`, the last good thoughts, could still lead to a right answer."""
     children = [run.tree[id] for node in ends for id in node.children]
     if not children:
         return _Reason("proposer", f"no thought could be read from its replies at {_ids(ends)}.", ends)

@@ -1,7 +1,7 @@
 """A simulated agent that plans, calls tools, criticises and searches, without a key or a network.
 
 It reads only the text of the prompt: the problem (of the domains `word_sums`, `multi_hop` and `game24`), and
-the values known from steps, results of tools, a plan or lessons. The agent finds any other value correctly
+the values known from steps, results of tools, a plan or lessons. The agent finds every other value correctly
 with probability `unaided`, and chooses the right step with probability `skill`. A prompt of a domain is
 recognised by its closing words, a prompt of a strategy by the purpose of the call.
 """

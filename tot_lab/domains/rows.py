@@ -17,7 +17,7 @@ _Located = tuple[str, Any]  # the location of a row, and its value
 
 
 class Row:
-    """A row of a task file. Errors name the field, and those of nested objects by their path."""
+    """A row of a task file. Errors name the field, or its path in nested objects."""
 
     def __init__(self, fields: Mapping[str, Any], path: str = "") -> None:
         self.fields = fields
@@ -44,7 +44,7 @@ class Row:
         return next((name for name in names if name in self), names[0])
 
     def text(self, *names: str) -> str:
-        """Return the text of the first of `names` that the row has. Without text it is an error."""
+        """Return the text of the first of `names` that the row has. A field without text raises an error."""
         name = self.first(*names)
         value = self[name]
         if not isinstance(value, str):

@@ -130,7 +130,7 @@ class ToolLimits(Part):
     """Characters of a tool's result that the model is shown. The record keeps the whole result."""
 
     overflow: Literal["cut", "more"] = "cut"
-    """What happens to a longer result. `cut` truncates it; `more` lets the model read the rest piece by piece
+    """How a longer result is shown. `cut` truncates it; `more` lets the model read the rest piece by piece
     with a tool named `more`, which this strategy adds."""
 
     transform_result: UserFunction | None = None
@@ -189,7 +189,7 @@ class Acting(ToolLimits, Prompting):
 
     parallel: bool = True
     """Whether the tool calls of one turn run concurrently. If `False`, only the first call of a turn is
-    taken."""
+    carried out."""
 
     @field_validator("tools", mode="before")
     @classmethod

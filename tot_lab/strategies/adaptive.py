@@ -5,7 +5,8 @@ Agents").
     delegate  to the strategy of that kind
     fall back to the default strategy after a partial result
 
-Every choice is recorded: one note says what was chosen and why, a second one that the fallback ran.
+Every choice is recorded: a note names the choice and its reason, and a second note says that the fallback
+ran.
 """
 
 from __future__ import annotations
@@ -202,8 +203,8 @@ class Adaptive(Prompting):
     `tl.stats.calibrate_router` derives routes from a sweep."""
 
     default: str = "reactive"
-    """The strategy for tasks without a route. It also runs after a partial result: one that stagnated,
-    reached a limit, or has no answer.
+    """The strategy for tasks without a route. It also runs after a partial result: the chosen
+    strategy stagnated, reached a limit, or gave no answer.
     """
 
     enabled: bool = True

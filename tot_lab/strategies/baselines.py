@@ -55,7 +55,7 @@ class ChainOfThought(Prompting):
 
 
 class JudgedAttempts(Prompting):
-    """Base of strategies that run another one several times and score each attempt."""
+    """Base of strategies that run another strategy several times and score each attempt."""
 
     kind: ClassVar[str] = ""
 

@@ -70,7 +70,7 @@ def text_tool_calls(
         at: The thought of the reply. Call ids are derived from it (`text-0-1-0`, …), so they are unique in a
             run.
         without_arguments: The tools that require no arguments. An object that holds nothing but the name of
-            one is a call, too.
+            such a tool is a call, too.
     """
     if not any(name in text for name in _NAMES):
         return TextToolCalls(text.strip())

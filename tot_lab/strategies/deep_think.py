@@ -108,11 +108,11 @@ class DeepThink(Prompting):
     answer is the synthesis of the iteration with the highest confidence, of equal ones the later. Its score
     is that confidence / 10, or `None` if the confidence was assumed.
 
-    The texts of earlier phases in one prompt fill at most three quarters of what the task and the
-    instructions leave of the context window (`tl.Task.context_window`), or a quarter of the window if that is
-    more; the longest are shortened if they do not fit. If the window is not known, each text has at most
-    8,000 characters. Each cut is a note `deep_think.shortened`, a line of the report, and a finding of
-    `tl.diagnose`.
+    In each prompt, the texts of earlier phases fill at most three quarters of the context window
+    (`tl.Task.context_window`) that the task and the instructions leave free, or a quarter of the whole window
+    if that is more; the longest are shortened if they do not fit. If the window is not known, each text has
+    at most 8,000 characters. Each cut is a note `deep_think.shortened`, a line of the report, and a finding
+    of `tl.diagnose`.
 
     Stops: `converged` (the model expects no improvement from another iteration), `solved` (a confidence of at
     least 9.5), `limit:iterations`, `limit:timeout`, and `limit:errors` if a later iteration failed and an
@@ -373,7 +373,7 @@ class _Iterations:
     def _ranked(
         self, base: str, solved: Sequence[ThoughtBranch], made: Judgement, whole: bool
     ) -> Thinking[list[ThoughtBranch]]:
-        """The branches with scores, best first; ties are broken by their own confidence.
+        """The branches with scores, best first; ties are broken by the confidence that DEVELOP stated.
 
         A partial judgement counts only if it covers every branch.
         """
@@ -551,7 +551,7 @@ class _Iterations:
             ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing),
             slots=SLOTS,
         )
-        if result.schema_refused and purpose == "branch":  # the first call of a run: the others need not try
+        if result.schema_refused and purpose == "branch":  # the first call of a run: the others skip it
             self.schema = False
             call = self.by.call(at, purpose, prompt, _MAX_ITERATIONS)
             result = yield from with_timeout(

@@ -1,8 +1,7 @@
 """The results of Deep Think's iterations, and the JSON that its models write.
 
-Reading is strict about what decides and lenient about the rest. A reply is readable if it has what the next
-stage needs: an approach, a solution, a synthesis. Anything else that is missing or malformed is empty, and an
-unreadable number is `None` (Cogtrix, "Deep Think").
+A reply is readable if it has the text that the next stage needs: an approach, a solution or a synthesis. Any
+other text that is missing or malformed is empty, and an unreadable number is `None` (Cogtrix, "Deep Think").
 """
 
 from __future__ import annotations
@@ -77,14 +76,14 @@ class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
         iteration: Counted from 1.
         branches: Best first.
         best_solution: The synthesis, or the solution of the branch `from_branch` if there is no synthesis.
-        confidence: Confidence in it, 0 to 10.
-        node: The thought that holds it.
+        confidence: Confidence in `best_solution`, 0 to 10.
+        node: The thought that holds `best_solution`.
         synthesis_reasoning: The reasons for the synthesis.
-        taken: The ideas that it uses.
+        taken: The ideas of the branches that the synthesis uses.
         reflection_summary: Patterns, mistakes and omissions, one per line.
-        insights: What was learnt.
+        insights: The lessons of the iteration.
         should_continue: Whether the model would continue.
-        next_focus: What it would continue with.
+        next_focus: The subject that the model would continue with.
         assumed: Whether the confidence is a default, because the reply could not be read. It then decides
             nothing.
         beam: Ids of the branches that the next iteration builds on, best first.
@@ -109,7 +108,7 @@ class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     from_branch: str = ""
 
 
-# What a model may write.
+# The types of replies.
 
 
 def _as_text(value: Any) -> str:
@@ -146,8 +145,8 @@ OutOfTen = Annotated[Annotated[float, Field(ge=0, le=10)] | None, BeforeValidato
 
 
 _SEVERAL: dict[str, Any] = {"minItems": 2}
-"""The description of a list in a schema. A small model returns one item if the example has one. One item is
-accepted too."""
+"""Part of the schema of a list. It makes the example show two items, because a small model copies the number
+of items. A single item is accepted too."""
 
 
 def _without_docstring(schema: dict[str, Any]) -> None:
@@ -253,7 +252,7 @@ class Evaluation(ReplyModel):
             inner = made.pop(key, None)
             more = inner if isinstance(inner, dict) else {"overall": inner}
             made.update({name.lower(): one for name, one in more.items() if made.get(name.lower()) is None})
-        if made.get("overall") is None:  # one score below `scores`
+        if made.get("overall") is None:  # a single score under the key `scores`
             made["overall"] = made.pop("score", None)
         return made
 

@@ -47,7 +47,8 @@ class ForestOfThoughts(Prompting):
     """Trees that grow at the same time. Larger batches are faster, and may grow trees that are not needed."""
 
     min_score: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """A tree whose answer has a lower score takes no part. Above 0, so does one without a score."""
+    """A tree whose answer has a lower score takes no part. If it is above 0, answers without a score do not
+    either."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

@@ -39,7 +39,7 @@ from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.research import UNKNOWN_WINDOW, ResearchDelegate, ToolUse
 
 RAW = 4_000
-"""Characters of one tool result that the thinking strategy is shown, as in a tool loop."""
+"""Characters of each tool result that the thinking strategy is shown. Equal to the limit in a tool loop."""
 
 _GATHER = (
     "Gather what whoever solves the whole problem will need. Do not solve it. {what}\n"
@@ -65,7 +65,7 @@ class GatherThenThink(Prompting):
     those of `gatherer`, one for each page that is read again, and 1 if keywords do not decide the category.
     Without tools nothing is gathered, at no cost.
 
-    The category decides what to look for. For tool-heavy ones (code_analysis, debugging, bug_hunting,
+    The category decides what to look for. For tool-heavy categories (code_analysis, debugging, bug_hunting,
     security_audit, sysadmin, cloud_infra, qa_testing, devops, data_analysis, documentation, database,
     monitoring) its prompt asks the gatherer to use tools before it answers; for the others, if they help.
     The note `think.classified` records the category and how it was found, `think.gathered` what was gathered,
@@ -83,7 +83,7 @@ class GatherThenThink(Prompting):
     """The strategy that thinks."""
 
     gatherer: Strategy = ReAct()
-    """The strategy that gathers; it should be one that calls tools."""
+    """The strategy that gathers. It should call tools."""
 
     gather: bool = True
     """Whether to gather. If `False`, the strategy starts at once."""

@@ -245,11 +245,11 @@ def planned(
 def rewritten(
     draft: PlanDraft, steps: Sequence[PlanStep], tools: Mapping[str, ToolSpec], mode: Mode, most: int
 ) -> list[PlanStep]:
-    """Replace open steps of a plan by those of `draft` with the same ids.
+    """Replace open steps of a plan by the steps of `draft` with the same ids.
 
-    A draft step with an unknown id replaces the first failed step that the draft does not name. One with the
-    id of a completed step is ignored. Failed steps that are not rewritten stay failed; skipped ones are
-    reopened.
+    A draft step with an unknown id replaces the first failed step that the draft does not name. A draft step
+    with the id of a completed step is ignored. Failed steps that are not rewritten stay failed; skipped ones
+    are reopened.
 
     Raises:
         ValueError: If no step of the draft can be used. The message names the step.

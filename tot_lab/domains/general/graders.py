@@ -72,7 +72,7 @@ class Grader(NamedTuple):
         grade: Returns how correct an answer is. `None` if the comparison failed.
         key: Returns a key that is equal for answers that count as the same. `None` means that their texts
             are compared.
-        needs: What a reference must be.
+        needs: The requirement on a reference, for the error message.
         problem: Returns what is wrong with a reference, or "" if `needs` says it. `None` if it can be used.
         is_bounded: Whether `grade` is fast for every answer and reference.
     """

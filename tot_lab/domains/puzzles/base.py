@@ -1,9 +1,9 @@
 """Base of domains that are puzzles with legal moves. A family adds its rules, about 60 lines.
 
-A family says how its questions are read, which moves are legal in a state and what they do, when a state is
-solved, and how states, moves and answers are written. The prompts, the readers, the rules, the exact grade
-and the simulated player follow from that. A step of a path is one legal move in its canonical form. Only
-`solvable` and the simulated player search for solutions.
+A family defines how its questions are read, which moves are legal in a state and which state they lead to,
+when a state is solved, and how states, moves and answers are written. The prompts, the readers, the rules,
+the exact grade and the simulated player follow from that. A step of a path is one legal move in its canonical
+form. Only `solvable` and the simulated player search for solutions.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PuzzleDomain(Domain):
     verifies_paths = True
 
     move_form: ClassVar[str]
-    """What a move is and how it is written, with an example, in one or two sentences."""
+    """Describes a move and its notation, with an example, in one or two sentences."""
 
     separator: ClassVar[str] = ", "
     """The text between the moves of an answer."""
@@ -125,7 +125,7 @@ class PuzzleDomain(Domain):
                     queue.append(new)
         return Plan(None if queue else False)
 
-    # What follows from the rules.
+    # Methods that follow from the rules.
 
     def puzzle(self, task: Task) -> Any:
         """Return the puzzle of a task. Returns `None` if its question states none."""

@@ -40,7 +40,7 @@ class Push(NamedTuple):
 
 
 class Board:
-    """What does not change in a game. Cells are counted from 0 in reading order."""
+    """The parts of a game that do not change. Cells are counted from 0 in reading order."""
 
     def __init__(self, width: int, walls: frozenset[int], goals: frozenset[int]) -> None:
         self.width = width
@@ -55,7 +55,7 @@ class Board:
         """Cells from which no goal can be reached."""
 
     def _pulls(self, goal: int) -> dict[int, int]:
-        """Pull a box away from its goal in all directions in which the player has room."""
+        """Return the pushes that a box needs to `goal` by cell, found by pulling a box away from the goal."""
         pulls, cells = {goal: 0}, [goal]
         for cell in cells:
             for step in self.steps.values():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Posterior:
-    """The scores of one arm, and what they say about their mean."""
+    """The scores of one arm, and the posterior that follows from them."""
 
     def __init__(self) -> None:
         self.count, self.total, self.squares = 0, 0.0, 0.0
@@ -181,7 +181,7 @@ class AdaptiveBranching(Search):
 
 
 def update(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the scores of new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
+    """Back up the scores of new thoughts. `children` may be expanded; the others of `fresh` were dropped."""
     for node in map(state.tree.__getitem__, state.open(children)):
         arms.children[node.parent or state.root].append((node, arms.child[node.id]))
     for id in dict.fromkeys([*children, *fresh]):

@@ -90,7 +90,7 @@ class BGMCTS(Search):
     the start of the search on. Without a limit it stays 1. A thought without children gets as many as the
     proposer makes, and a further pick adds one. Unreadable scores count as 0.
 
-    A pick takes time in proportion to the children of the thoughts on its way.
+    A pick takes time in proportion to the number of children of the thoughts that it passes.
 
     The published code differs: it counts no visits of the question, so that nothing is explored there, and a
     finished thought has the depth 0 and may be expanded.
@@ -177,7 +177,7 @@ def share_left(left: Budget, whole: Budget) -> float:
 
 
 def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
+    """Back up the new thoughts. `children` may be expanded; the others of `fresh` were dropped."""
     for id in state.open(children):
         findings.open.setdefault(state.tree[id].parent or state.root, []).append(id)
     for id in dict.fromkeys([*children, *fresh]):

@@ -49,7 +49,7 @@ class Evaluator(Part):
     kind: ClassVar[str] = ""
     setting_aliases: ClassVar[Mapping[str, str | Alias]] = OF_THE_STRATEGY
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "nothing"
-    """Which thoughts one evaluation compares, and so which of the four methods below is called."""
+    """The thoughts that one evaluation compares. It decides which of the four `score_…` methods is called."""
 
     judges_answers: ClassVar[bool] = False
     """Whether the highest score means that the path answers the problem, and not only that its steps are
@@ -137,7 +137,7 @@ class _Sampled(Evaluator):
     ) -> Thinking[tuple[list[T | None], str | None]]:
         """Read `samples` replies to one prompt, and retry those that cannot be read.
 
-        Returns what was read, and an error if no call was answered.
+        Returns the values that were read, and an error if no call was answered.
         """
         next_call = partial(_next_call, sampler, path, place, purpose, prompt)
         if self.max_calls == 1:
@@ -193,7 +193,7 @@ class _Combined(_Sampled):
 
     combine: Literal["mean", "sum", "vote"] = "mean"
     """How samples become one score: their mean, their sum (Yao et al., Game of 24), or the most frequent
-    value (of equals the first)."""
+    value (the first in case of a tie)."""
 
     def _combine(
         self, samples: Sequence[float | None], max_value: float
@@ -201,7 +201,7 @@ class _Combined(_Sampled):
         """The score of several samples, and the combined value in the evaluator's own units.
 
         The score is the share of the most that the samples could be worth, `max_value` each: a sum lacks
-        what its unreadable samples would have added.
+        the values that its unreadable samples would have added.
         """
         read = [sample for sample in samples if sample is not None]
         if not read:

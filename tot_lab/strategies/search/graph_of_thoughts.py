@@ -35,7 +35,7 @@ class Operation(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     do: Literal["generate", "aggregate", "refine", "keep"]
-    """What the operation does."""
+    """The kind of operation, as listed above."""
 
     count: Count = 1
     """Thoughts made, or kept."""

@@ -28,7 +28,7 @@ from tot_lab.core.tree import Tree
 
 @dataclass(slots=True)
 class Place:
-    """Where children are added, and what earlier expansions of the same thought have used.
+    """Where children are added, and the numbers that earlier expansions of the same thought have used up.
 
     Only one expansion of a thought runs at a time, and it owns the thought's place.
     """
@@ -132,7 +132,7 @@ def checked_template(template: str | None, slots: Sequence[str], needed: Sequenc
 
 
 class Prompt(NamedTuple):
-    """What a call says: the user's message, and a system text before it if there is one."""
+    """The messages of a call: the user's message, and a system text before it if there is one."""
 
     text: str
     system: str = ""

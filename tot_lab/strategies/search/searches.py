@@ -31,7 +31,7 @@ from tot_lab.strategies.search.sampling import Count, Place, Unit
 
 
 class Stop(Part):
-    """When a search ends: solved, a limit, no improvement, or nothing left to expand."""
+    """When a search ends: at a solution, at a limit, without improvement, or with nothing left to expand."""
 
     kind: ClassVar[str] = "stop"
 
@@ -96,7 +96,7 @@ LIMIT_OF_ITERATIONS = "limit:iterations"
 
 
 class SearchStrategy(Protocol):
-    """What a search may use of the strategy that carries it out."""
+    """The part of a strategy that the search which it carries out may use."""
 
     @property
     def propose(self) -> Proposer:
@@ -107,7 +107,7 @@ class SearchStrategy(Protocol):
 
 
 class Memory(Protocol):
-    """What a search keeps besides the tree and computes from scores, such as backed-up values."""
+    """Data that a search computes from scores and keeps besides the tree, such as backed-up values."""
 
     def rescored(self, id: str, old: float) -> None:
         """Take account of the new score of the thought `id`, which `state.tree` holds. `old` is its earlier
@@ -119,7 +119,7 @@ M = TypeVar("M", bound=Memory)
 
 
 class SearchState:
-    """What one run of a search has found so far.
+    """The state of one run of a search.
 
     Attributes:
         task: The problem.
@@ -130,10 +130,10 @@ class SearchState:
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
         finished: Thoughts whose path is complete.
         by_text: Whether the text of a path tells whether it is complete, because its domain does not.
-        places: What each expansion so far has used, by parent.
+        places: The `Place` of each expansion so far, by parent.
         copies: How often the search holds a finished thought, if more than once. Each copy has a vote.
         grafted: Thoughts that a person has added.
-        memories: What the search keeps besides the tree; see `remember`.
+        memories: The data that the search keeps besides the tree; see `remember`.
     """
 
     def __init__(self, task: Task, root: str, strategy: SearchStrategy) -> None:
@@ -150,7 +150,7 @@ class SearchState:
         self.memories: list[Memory] = []
 
     def remember(self, memory: M) -> M:
-        """Register what the search computes from scores, and return it. A new score calls its `rescored`."""
+        """Register `memory`, so that its `rescored` is called when a score changes, and return it."""
         self.memories.append(memory)
         return memory
 
@@ -236,8 +236,8 @@ class Search(Part):
     def rescored(self, state: SearchState, id: str, old: float) -> None:
         """Take account of a new score of the thought `id`, by a person. `old` is its earlier rank.
 
-        The default passes it to what the search has registered with `state.remember`. A search that reads
-        scores from `state.tree` when it needs them has nothing to do.
+        The default passes it to each `Memory` that the search has registered with `state.remember`. A search
+        that reads scores from `state.tree` when it needs them has nothing to do.
         """
         for memory in state.memories:
             memory.rescored(id, old)

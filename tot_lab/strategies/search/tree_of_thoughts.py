@@ -226,7 +226,7 @@ class _Run:
         return (yield from self._answer(stop))
 
     def _search(self, searching: Searching) -> Thinking[str]:
-        """Carry out what the search yields. Returns why it ended."""
+        """Carry out the picks and other steps that the search yields. Returns why it ended."""
         pick = yield from self._next(searching, None)
         while pick is not None:
             yield Note("tot.picked", self.at, _recorded(pick))
@@ -585,7 +585,7 @@ def _first(parent: str | tuple[str, ...]) -> str:
 
 
 def _recorded(pick: Pick) -> dict[str, Any]:
-    """The data of `tot.picked`."""
+    """The data of the note `tot.picked`."""
     data: dict[str, Any] = {"parents": [_first(parent) for parent in pick.parents]}
     if pick.why:
         data["why"] = {id: dict(terms) for id, terms in pick.why.items()}

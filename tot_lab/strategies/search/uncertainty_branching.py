@@ -22,7 +22,7 @@ class UncertaintyBranching(Search):
 
     The model must report two log-probabilities per token, and the proposer must make one thought per reply
     (`Sample`, `Continue`). A step without them is kept as it is; a note `score.missing` says so. A finished
-    path is the answer; one that `stop.depth` ends is left to the answer rule.
+    path is the answer. If `stop.depth` ends the path, the answer rule decides.
 
     References:
         Zhu et al. 2025, Uncertainty-Guided Chain-of-Thought for Code Generation, arXiv:2503.15341
