@@ -215,7 +215,7 @@ def _cut_short(facts: _Facts) -> Iterator[Finding]:
 
 def _out_of_turns(facts: _Facts) -> Iterator[Finding]:
     decided = [event for event in facts.run.events if isinstance(event, Decided) and event.reason in _TURNS]
-    meant = facts.syntheses  # Deep Think is meant to use up its iterations
+    meant = facts.syntheses  # for Deep Think it is normal to use up all iterations
     ended = list(dict.fromkeys(event.id for event in decided if event.id not in meant))
     if ended:
         text = (

@@ -440,7 +440,7 @@ _SHARES = (
 _MEASURES = (*_COUNTS, *_SHARES)
 
 _CELLS = 2_000_000
-"""Numbers of bootstrap samples that are held in memory at once."""
+"""Maximum number of array elements of bootstrap samples in memory at the same time."""
 
 
 class _Sums(NamedTuple):

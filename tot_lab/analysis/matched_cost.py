@@ -144,7 +144,7 @@ def at_matched_cost(
 ) -> pandas.DataFrame:
     """Compute the success rate of each setting if every run may use `budget`, an amount of `unit`.
 
-    See `anytime_performance` for what is cut off, and `success_rates` for the columns.
+    See `anytime_performance` for how a run is cut off, and `success_rates` for the columns.
     """
     return success_rates(anytime_performance(runs, [budget], unit=unit), confidence=confidence)
 

@@ -1,4 +1,4 @@
-"""Which thoughts of a run hold text from outside: results of tools that reach beyond the lab.
+"""Thoughts of a run that hold text from outside: results of tools that access anything outside the lab.
 
 Such a text may have been written by anyone, and may address the model instead of the reader. Views mark it.
 """

@@ -177,7 +177,7 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
     `p` is that of McNemar's exact test. With repeats it is the sign-flip test over tasks, which McNemar's
     test is a special case of: exact, from all swaps, if at most 13 tasks differ, else from 9,999 random ones
     (`swaps`). If one setting ran a task more often than the other, `p` is at least that of a permutation test
-    which deals out the runs of each task anew, 9,999 times at random.
+    which reassigns the runs of each task to the settings, 9,999 times at random.
 
     Args:
         df: A table with one row per run; see the module.

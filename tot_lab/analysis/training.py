@@ -36,7 +36,7 @@ SEPARATOR = "\n\n"
 
 
 class Label(NamedTuple):
-    """Whether a thought is right, as far as it is known.
+    """The label of a thought: whether a right answer can be reached from it.
 
     Attributes:
         value: The mean grade of the answers below, 0 to 1, or 1.0 or 0.0 by a person or the domain.

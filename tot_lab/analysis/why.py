@@ -258,9 +258,9 @@ class _Scores:
         return found
 
     def blame(self, node: Node) -> str:
-        """Return what explains that a thought was pruned: the `evaluator`, the `search`, since no thought
-        that was kept on the level scored higher, or the scores of a person, that of the thought itself
-        (`lowered`) or those of others (`raised`).
+        """Return the cause of pruning a thought: the `evaluator`; the `search`, if no thought that was kept
+        on the level scored higher; or a person, who changed the score of the thought itself
+        (`lowered`) or those of other thoughts (`raised`).
         """
         place = self.pruned.get(node.id)
         own = None if place is None else self.at(node.id, place)
@@ -311,7 +311,7 @@ def _right_at(nodes: Sequence[Node]) -> _Reason:
 
 
 def _not_chosen(run: Run, right: Sequence[Node]) -> _Reason:
-    """Return why another answer than the right ones was given, as far as their scores tell."""
+    """Return why none of the `right` answers was given, as far as the scores show it."""
     return _misjudged(run, right) or _right_at(right)
 
 

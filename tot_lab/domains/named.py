@@ -23,7 +23,7 @@ def domain_names() -> list[str]:
 
 
 def factory_of(domain: str) -> Callable[..., Task]:
-    """The function that makes tasks of a domain: its own, or one that takes a question and settings.
+    """The function that makes tasks of a domain: its own, or else a function of a question and settings.
 
     Raises:
         ValueError: If there is no such domain, or its package cannot be imported.

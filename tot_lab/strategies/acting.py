@@ -88,7 +88,8 @@ class AvailableTools(NamedTuple):
     results: list[str]
 
     def by_own_name(self, quantities: Mapping[str, int]) -> dict[str, int]:
-        """`quantities` by the tools' own names. Raises ValueError if two names stand for the same tool."""
+        """`quantities` with the tools' own names as keys. Raises ValueError if two names stand for the same
+        tool."""
         named = {self.known.get(tool_name(name), name): count for name, count in quantities.items()}
         if len(named) < len(quantities):
             raise ValueError(f"two names stand for the same tool: got {', '.join(quantities)}")
@@ -246,7 +247,7 @@ class Acting(ToolLimits, Prompting):
     def called_for_model(
         self, task: Task, available: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
     ) -> Thinking[list[Observation]]:
-        """Call tools that the question requests by name and that the model did not call, see
+        """Call tools that the question requests by name and that the model did not call; see
         `arguments_for_model`. The results become children of `at`.
         """
         calls = yield from self._calls_for_model(task, available, at, names, known)
@@ -435,7 +436,7 @@ class Acting(ToolLimits, Prompting):
         return Observation(at, text, None, text)
 
     def _part(self, whole: str, number: int, start: int) -> str:
-        """The part of result `number` that the model is shown at once, from the character `start` on."""
+        """The part of result `number` that the model is shown in one reply, from the character `start` on."""
         end = start + self.max_result_characters
         if self.overflow == "cut":
             return shortened(whole, end)

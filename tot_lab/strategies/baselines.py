@@ -22,7 +22,7 @@ from tot_lab.strategies.voting import choose, choose_by_vote
 
 
 class OneAnswer(Prompting):
-    """Ask for the answer at once (input-output prompting).
+    """Ask for the answer directly, without reasoning (input-output prompting).
 
     Best for questions that the model knows, and as the floor of a comparison. Trade-off: no room for
     intermediate steps. Calls: 1.

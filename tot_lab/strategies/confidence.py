@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Literal, TypeAlias
 
 ALTERNATIVES = 20
-"""Number of requested log-probabilities, the most that OpenAI reports."""
+"""Alternatives per token whose log-probabilities are requested, the most that OpenAI reports."""
 
 Confidence: TypeAlias = Literal["lowest", "bottom", "tail", "mean"]
 

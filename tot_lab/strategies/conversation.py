@@ -105,7 +105,7 @@ def text_tool_calls(
 
 
 def _cut_off(text: str) -> bool:
-    """Whether malformed JSON lacks more than closing brackets."""
+    """Whether malformed JSON is cut off inside a value, so that more than closing brackets is missing."""
     return bool(_BEGUN.search(text)) or any("" in match.groups() for match in _STRING.finditer(text))
 
 

@@ -86,7 +86,7 @@ class GatherThenThink(Prompting):
     """The strategy that gathers. It should call tools."""
 
     gather: bool = True
-    """Whether to gather. If `False`, the strategy starts at once."""
+    """Whether to gather. If `False`, only `strategy` runs."""
 
     research: Annotated[ResearchDelegate, Field(strict=False)] = ResearchDelegate()
     """How fetched pages are read again: a `tl.records.ResearchDelegate`, or its settings as a dict such as

@@ -345,7 +345,7 @@ def reopened(step: PlanStep) -> PlanStep:
 
 
 def missing_calls(steps: Sequence[PlanStep], required: Mapping[str, int]) -> dict[str, int]:
-    """The number of calls that `steps` lack of `required`, by tool name."""
+    """The number of `required` calls that `steps` lack, by tool name."""
     there = Counter(step.tool_name for step in steps if step.type == "tool_call")
     return {name: count - there[name] for name, count in required.items() if count > there[name]}
 

@@ -79,7 +79,7 @@ class TreeThenAct(Prompting):
     """
 
     parallel: bool = True
-    """Whether calls that do not depend on each other are made at once."""
+    """Whether calls that do not depend on each other are made concurrently."""
 
     strategy: Strategy = ReAct()
     """The strategy that acts. The best path is added to the context of its task."""

@@ -24,7 +24,7 @@ MAX_ARRANGEMENTS = 100_000
 """Arrangements of the boxes that the solver considers before it gives up."""
 
 MAX_BOXES = 16
-"""With more boxes, or more goals, the solver gives up at once: the time of a bound is cubic in them."""
+"""With more boxes, or more goals, the solver gives up immediately: the time of a bound is cubic in them."""
 
 _NEVER = 1_000_000  # pushes
 

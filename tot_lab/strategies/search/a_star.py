@@ -44,7 +44,8 @@ class CheapestFirst(Search):
         raise NotImplementedError(f"the search {self.kind!r} has no terms_of_root")
 
     def terms(self, state: SearchState, above: Terms, siblings: Sequence[str]) -> dict[str, Terms]:
-        """The terms of `siblings`, whose parent has the terms `above`. Those left out are never expanded."""
+        """The terms of `siblings`, whose parent has the terms `above`. One without terms is never
+        expanded."""
         raise NotImplementedError(f"the search {self.kind!r} has no terms")
 
     def key(self, terms: Terms) -> Any:

@@ -133,10 +133,10 @@ class Continue(Sample):
         is_empty = not text.strip()
         step = text if self.tokens_per_step is not None else text.strip()
         if reply.finish_reason == "length" and is_whole:
-            if self.tokens_per_step is not None:  # a step of line breaks alone goes on, too
+            if self.tokens_per_step is not None:  # a step of line breaks alone is continued, too
                 return text or None, "open"
             return step if not is_empty else None, "cut"
-        tells = reply.ended if self._stops(len(path)) else True  # only the model ends a call without stops
+        tells = reply.ended if self._stops(len(path)) else True  # without stop texts, the model ends it
         ends = is_whole and reply.finish_reason in (None, "stop") and (tells or (tells is None and is_empty))
         if is_empty and not (ends and path and task.domain.is_text):
             return None, ""

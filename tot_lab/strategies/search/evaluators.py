@@ -71,7 +71,7 @@ class Evaluator(Part):
         return super()._short_form(value)
 
     def for_thoughts_of(self, propose: Any) -> Self:
-        """The evaluator of thoughts that the proposer `propose` makes. `Rollout` continues them with it."""
+        """This evaluator, for thoughts made by the proposer `propose`. `Rollout` continues with it."""
         return self
 
     def calls_per_thought(self, task: Task) -> int:
@@ -200,7 +200,7 @@ class _Combined(_Sampled):
     ) -> tuple[float | None, float | None]:
         """The score of several samples, and the combined value in the evaluator's own units.
 
-        The score is the share of the most that the samples could be worth, `max_value` each: a sum lacks
+        The score is the share of the highest possible total, `max_value` for each sample: a sum lacks
         the values that its unreadable samples would have added.
         """
         read = [sample for sample in samples if sample is not None]
@@ -428,9 +428,9 @@ class BatchEvaluator(FunctionEvaluator):
     this process.
 
     `paths` are in the order of the children's ids. The function runs as one recorded call with the purpose
-    `evaluate`. `TreeOfThoughts(evaluate=function)` is short for it if the function has a parameter named
-    `paths`. It may be async. Other functions run in one thread, one call at a time in all runs of the
-    process, so that the event loop goes on and a model needs no lock.
+    `evaluate`. `TreeOfThoughts(evaluate=function)` makes a `BatchEvaluator` if the function has a parameter
+    named `paths`. It may be async. Other functions run in one thread, one call at a time in all runs of the
+    process, so that the event loop is not blocked and a model needs no lock.
     """
 
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "pick"

@@ -23,8 +23,8 @@ class Operation(BaseModel):
     """One operation of a graph of thoughts.
 
     - `generate`: `count` children of each thought. The children of one thought are a group.
-    - `aggregate`: `count` thoughts made from all thoughts, or from each `size` of them in turn. They hang
-      below the first and name the others as sources. If the first can have no children, they are its
+    - `aggregate`: `count` thoughts made from all thoughts, or from each `size` of them in turn. They are
+      children of the first and name the others as sources. If the first can have no children, they are its
       siblings.
     - `refine`: `count` rewritten versions of each thought, as siblings. A thought and its versions are a
       group.

@@ -14,8 +14,8 @@ class ParticleGibbs(ParticleFilter):
 
     The first iteration is a particle filter. Each further iteration draws a reference from the final
     particles of the iteration before, in proportion to their weights, and filters one particle less beside
-    it. The reference takes part in each draw with its thought and score at that depth. A copy of it goes on
-    with new steps.
+    it. The reference takes part in each draw with its thought and score at that depth. A copy of it is
+    continued with new steps.
 
     The final particles of all iterations vote in `MajorityVote`.
 

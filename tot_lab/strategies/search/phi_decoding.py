@@ -63,10 +63,10 @@ class PhiDecoding(Search):
     scale: ClassVar[str] = "beams"
 
     beams: Count = 4
-    """Paths that go on: M."""
+    """Paths that are continued at each step: M."""
 
     count: Count = 4
-    """Next steps of each: N."""
+    """Next steps proposed for each path: N."""
 
     clusters: Count = 3
     """Clusters of continuations: K."""

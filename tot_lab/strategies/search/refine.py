@@ -1,4 +1,4 @@
-"""Thoughts improved in place: a rewritten version stands beside the thought that it improves."""
+"""Thoughts improved in place: a rewritten version is a sibling of the thought that it improves."""
 
 from __future__ import annotations
 

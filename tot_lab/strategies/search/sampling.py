@@ -110,11 +110,10 @@ _WORD = re.compile(r"(?<![\\\w{}^])\{(\w+)\}")
 
 
 def checked_template(template: str | None, slots: Sequence[str], needed: Sequence[str]) -> str | None:
-    """`template`, if it has only these `slots`, and either all that are `needed` or none at all. A template
-    from a record is not checked.
+    """Return `template` after a check. A template from a record is not checked.
 
     Raises:
-        ValueError: Otherwise.
+        ValueError: If it has other slots than `slots`, or some slots but not all that are `needed`.
     """
     if template is None or are_stored():
         return template
@@ -145,7 +144,7 @@ class Sampler(NamedTuple):
         strategy: Gives the model and the sampling settings.
         task: The problem.
         samples: Gives the proposals their sample indices.
-        parallel: Whether calls that do not depend on each other are made at once.
+        parallel: Whether calls that do not depend on each other are made concurrently.
         ask: How a proposer's call is made: directly, or with tools before the reply.
         calls_per_ask: The most calls that `ask` makes.
         logprobs: Alternatives per token whose log-probabilities the calls request.

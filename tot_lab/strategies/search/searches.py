@@ -71,7 +71,7 @@ class Pick:
 
     Attributes:
         parents: Ids of thoughts. A thought may be expanded again: its sample indices and the ids of its
-            children continue. A tuple of ids is aggregation: their children hang below the first and
+            children continue. A tuple of ids is aggregation: the children belong to the first and
             name the others as their sources, which may be complete. With the proposer `Refine`, the children
             of `(parent, id)` are rewritten versions of `id`.
         count: Children for each parent: one number, or one for each. `None` means as many as the
@@ -129,7 +129,7 @@ class SearchState:
         tree: All thoughts, with their scores and decisions.
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
         finished: Thoughts whose path is complete.
-        by_text: Whether the text of a path tells whether it is complete, because its domain does not.
+        by_text: Whether the text of a path decides if it is complete, because its domain does not.
         places: The `Place` of each expansion so far, by parent.
         copies: How often the search holds a finished thought, if more than once. Each copy has a vote.
         grafted: Thoughts that a person has added.
@@ -163,7 +163,7 @@ class SearchState:
         return RandomNumbers(f"{self.task.domain.kind}: {self.task.question}", purpose)
 
     def ranked(self, ids: Iterable[str]) -> list[str]:
-        """`ids` by score, best first; of equals the one given first, as in Yao et al. 2023."""
+        """`ids` by score, best first. Ties keep the given order, as in Yao et al. 2023."""
         nodes = self.tree.nodes
         return sorted(ids, key=lambda id: -nodes[id].rank)
 

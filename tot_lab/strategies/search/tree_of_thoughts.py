@@ -97,10 +97,10 @@ class TreeOfThoughts(Prompting):
     """Whether thoughts that reach the same state, as the domain sees it, are linked and expanded once."""
 
     parallel: bool = True
-    """Whether calls that do not depend on each other are made at once."""
+    """Whether calls that do not depend on each other are made concurrently."""
 
     budget: Annotated[Budget | None, Field(strict=False)] = None
-    """Limits for this search alone, besides those of the run."""
+    """Limits for this search alone, in addition to those of the run."""
 
     ends_at_answer: bool = True
     """Whether a path is finished when its last line states an answer, in a domain without a `complete` of its
@@ -117,8 +117,8 @@ class TreeOfThoughts(Prompting):
         return {"ends_at_answer": False} if schema < 4 else {}
 
     def scale_setting(self) -> str:
-        """The setting of the search that scales it, or else the number of thoughts. Where the search expands
-        the root alone whatever its scale, as best of N does, the number of children."""
+        """The setting of the search that scales it, or else `stop.nodes`. If the search expands only the root
+        at every scale, as best of N does, it is the number of children."""
         count, scale = self.propose.scale_setting(), self.search.scale
         if count is not None and self.stop.depth == 1:
             searches = [self.search.with_({scale: size}) for size in (1, 2)] if scale else [self.search]
@@ -541,7 +541,7 @@ class _Run:
             text, winner = first_answer(task, tree, [tree[self.found]], any_text=True)
         else:
             text, winner = self._chosen(nodes, leaves)
-        if winner is None and halts(stop):  # a refused evaluation says nothing against its thought
+        if winner is None and halts(stop):  # a thought is not worse because its evaluation was refused
             unscored = [node for node in thoughts if node.score is None and _refused(node)]
             unscored.sort(key=lambda node: -node.depth)
             text, winner = first_answer(task, tree, unscored, any_text=rule.any_text)
