@@ -105,14 +105,14 @@ def success_rates(
     Returns:
         One row per setting, in the order of the table, with the columns of `by` and: runs (graded runs),
         tasks, solved (runs), errors (runs that failed with an error), ungraded (other runs without a grade),
-        Int64; rate (mean over the tasks of the share of
-        runs that solved the task; NA without a graded run), low and high (its interval), Float64; lost
-        (string), the shares of failed, unreadable and truncated calls by role, such as `evaluate 12.5%
-        failed`, `none`, or NA if unknown. `lost_calls` gives these as numbers. If runs kept several answers
-        (the table has the column `any_of_kept`), also first_answer, the runs whose first answer solved the
-        task, which equals solved, and any_of_kept, the runs of which any kept answer did, Int64. Many
-        publications report any_of_kept. If the table has the column `answer_state`, also finished, cut and
-        unfinished, the numbers of runs whose answer has that state, Int64.
+        Int64; rate (mean over the tasks of the share of runs that solved the task; NA without a graded run),
+        low and high (its interval), Float64; lost (string), the shares of failed, unreadable and truncated
+        calls by role, such as `evaluate 12.5% failed`, `none`, or NA if unknown. `lost_calls` gives these as
+        numbers. If runs kept several answers (the table has the column `any_of_kept`), also first_answer, the
+        runs whose first answer solved the task, which equals solved, and any_of_kept, the runs of which any
+        kept answer did, Int64. Many publications report any_of_kept. If the table has the column
+        `answer_state`, also finished, cut and unfinished, the numbers of runs whose answer has that state,
+        Int64.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.

@@ -96,10 +96,10 @@ class DeepConf(Prompting):
 class DeepConfOnline(DeepConf):
     """DeepConf that sets a bar of confidence by the first chains, and stops when the votes agree.
 
-    The bar is the confidence that the share `top` of the first `warmup` chains reach, those without
-    log-probabilities left out. Further chains run
-    `batch` at a time, and those below the bar do not vote. A call cannot be ended by its confidence: a chain
-    below the bar is paid in full, so only the chains that are not started are saved.
+    The bar is the confidence that the share `top` of the first `warmup` chains reach, without counting chains
+    that lack log-probabilities. Further chains run `batch` at a time, and those below the bar do not vote. A
+    call cannot be ended by its confidence: a chain below the bar is paid in full, so only the chains that are
+    not started are saved.
 
     Best for easy and hard questions mixed. Trade-off: the batches run one after the other. Calls: at most
     `attempts`, at least `warmup`.

@@ -12,8 +12,7 @@ class BreadthFirst(Search):
     """Expand one thought after the other, oldest first.
 
     `BeamSearch` with the same `width` expands the same thoughts, a whole level per pick. The difference is
-    when a
-    search stops: `stop.patience` counts single expansions here, and levels there.
+    when a search stops: `stop.patience` counts single expansions here, and levels there.
 
     References:
         Design M in docs/conformance.md (Jido AI), traversal `bfs`.

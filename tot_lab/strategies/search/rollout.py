@@ -29,10 +29,10 @@ class Rollout(Evaluator):
     """Scores each thought by sampled continuations: the mean reward of the paths that they reach.
 
     The reward of a path is its assessment by the domain (`Domain.assess`) if it has one, else the score by
-    `evaluate`. A
-    continuation adds one step at a time with the proposer of the run. It ends when the path is finished, or
-    after `depth` steps. With `depth=None` the proposer writes the rest of the solution in one call, and a
-    server that takes several samples of one prompt gets one request for all continuations of a thought.
+    `evaluate`. A continuation adds one step at a time with the proposer of the run. It ends when the path is
+    finished, or after `depth` steps. With `depth=None` the proposer writes the rest of the solution in one
+    call, and a server that takes several samples of one prompt gets one request for all continuations of a
+    thought.
 
     One evaluation serves all continuations that reach the same path. The steps are recorded as calls, not as
     thoughts. Calls: for each thought and sample, those of each step and of `evaluate`.
