@@ -15,7 +15,7 @@ REPLACED = "text replaced"
 
 
 class PersonChange(NamedTuple):
-    """One change.
+    """A change that a person made.
 
     Attributes:
         node: Id of the changed thought, or "" for a change of the whole run.

@@ -44,7 +44,7 @@ SIMULATED = 2_000
 """The most calls of a method that are simulated."""
 
 SATURATED = 0.2
-"""If the use of a method rises by less than this power of the scale, the method is taken to end by itself."""
+"""If use grows more slowly than the scale to this power, the method is taken to end by itself."""
 
 REACHED = 0.9
 """If runs of several scales made less than this share of `max_calls`, their use follows the scale instead."""

@@ -13,7 +13,7 @@ from tot_lab.strategies.acting import MORE
 
 
 def from_outside(run: Run) -> dict[str, str]:
-    """Return, by the thought's id, the tool whose result each thought from outside is.
+    """Return, for the id of each thought from outside, the tool whose result the thought is.
 
     Thoughts from outside are results of tools with any effect but `model`, or whose effects are not declared
     or not known, and the parts of long results that the tool `more` shows after one of them.

@@ -228,7 +228,6 @@ def _known_values(chain: _Chain, text: str) -> list[str]:
 
 
 def _true_values(chain: _Chain) -> list[str]:
-    """Return all right values."""
     known: list[str] = []
     while len(known) < chain.count:
         known.append(chain.value(len(known), known))

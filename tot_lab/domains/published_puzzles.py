@@ -349,7 +349,7 @@ _FIXED = ((14, 3), (18, 4), (23, 5))
 
 
 def _named(state: State) -> State:
-    """A state whose colours are renamed so that the fixed corner and its opposite faces match `SOLVED_CUBE`.
+    """A state whose colours are renamed so that its fixed corner has the colours of `SOLVED_CUBE`.
 
     Colours are 0 to 5 as in the logs, where 0 and 3, 1 and 4, and 2 and 5 are opposite.
     """

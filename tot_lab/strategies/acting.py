@@ -151,7 +151,8 @@ class ToolLimits(Part):
         return tool_call(node, name, arguments, sample_index, limits=limits)
 
     def transformed(self, call: Call, tool: str, reply: Reply) -> Thinking[str | None]:
-        """The text by `transform_result` for the reply to `call`. `None` means the result itself is shown."""
+        """The text that `transform_result` returns for the reply to `call`. `None` means that the result
+        itself is shown."""
         if self.transform_result is None or reply.error is not None:
             return None
         name = self.transform_result.name

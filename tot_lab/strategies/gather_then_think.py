@@ -105,7 +105,7 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            if not halts(gathered.stop_reason):  # a budget may be the gatherer's own; the next call shows it
+            if not halts(gathered.stop_reason):  # the next call shows whose budget it was
                 allowed = self._within_gatherer(task)
                 found = yield from self.research.think(allowed, watch.uses, self, f"{at}.1", watch.model)
             task = self._with_findings(task, found, gathered.text, watch.uses)

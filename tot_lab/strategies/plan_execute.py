@@ -397,7 +397,7 @@ class _Work:
             if halts(error):
                 if step.type != "composite" or error == "cancelled":
                     return Outcome(step, halt=error)
-                break  # the budget may be that of the step alone; the next call shows it
+                break  # the next call shows whether only the step's own budget is used up
         yield Decided(step.node, "failed", error)
         yield Note("plan.step_failed", step.node, _of(step, status="failed", error=error, retries=number))
         failed = step.changed(status="failed", error=error, retries=number)

@@ -160,7 +160,7 @@ class _Value(NamedTuple):
 
 
 class _Form:
-    """How values of a type are requested and read."""
+    """Requests and reads values of one type."""
 
     def __init__(self, model_type: Any) -> None:
         self._adapter = model_type if isinstance(model_type, TypeAdapter) else TypeAdapter(model_type)

@@ -466,7 +466,7 @@ def _first_expression(lines: list[str]) -> str | None:
 
 
 def _expression(line: str) -> str | None:
-    """Return the side of an equation with the most numbers, or all of it if a side is not 24 but a number."""
+    """Return the side of an equation with the most numbers, or all of it if a side is a number but not 24."""
     text = _MATH.sub("", undecorated(line, ends="."))
     sides = [side.strip(_AROUND) for side in _EQUALS.split(text, 9)]
     counts = [len(read[1]) if (read := value_of(side)) else 0 for side in sides]

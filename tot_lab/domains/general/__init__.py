@@ -224,7 +224,7 @@ class General(Domain):
     def same(self, task: Task, answer: str) -> Hashable:
         """A key that is equal for answers which `grading` cannot tell apart: with `number` their last number,
         with `exact` their text without closing punctuation, with `grid` the rows, with `choice` the label,
-        with `math` the value of the expression, and its unit. Here, 50% is only equal to 50%. Without
+        with `math` the value of the expression, and its unit. Here, 50% is equal only to 50%. Without
         the extra `math`, or for a text that is no expression, the key is the value of a number or else the
         text. With any other grading, only case and spacing are ignored.
         """

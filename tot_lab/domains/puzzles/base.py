@@ -342,7 +342,7 @@ class AssignmentPuzzle(PuzzleDomain):
     """Base of puzzles in which each move fills an open place, and the order of the moves does not matter.
 
     A state is a tuple of the values of all places, and a move is a place, counted from 0, and its value. By
-    default a puzzle is its first state, and its answer is the last one.
+    default a puzzle is its first state, and its answer is its last state.
     """
 
     kind = ""

@@ -71,7 +71,7 @@ class Evaluator(Part):
         return super()._short_form(value)
 
     def for_thoughts_of(self, propose: Any) -> Self:
-        """This evaluator, for thoughts made by the proposer `propose`. `Rollout` continues with it."""
+        """This evaluator, for thoughts made by `propose`. `Rollout` continues them with that proposer."""
         return self
 
     def calls_per_thought(self, task: Task) -> int:

@@ -15,8 +15,8 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 
 
 class MUR(Search):
-    """Momentum uncertainty-guided reasoning (MUR): one step at a time, and `count` samples if it is
-    uncertain.
+    """Momentum uncertainty-guided reasoning (MUR): one step at a time, and `count` samples of an
+    uncertain step.
 
     The uncertainty m of a step is minus the mean log-probability of its tokens. The momentum M is 0 at first,
     and becomes `momentum` · M + (1 - `momentum`) · m after each step. A step with exp(m) > exp(M) / `gamma`

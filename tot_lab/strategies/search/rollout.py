@@ -88,7 +88,6 @@ class Rollout(Evaluator):
 
     @property
     def _proposer(self) -> Proposer:
-        """The proposer of the steps."""
         propose = self.propose or Sample()
         return (None if self.depth else propose.to_the_end()) or propose
 

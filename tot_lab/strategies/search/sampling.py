@@ -49,7 +49,7 @@ class Place:
     """Number of the next child. Further expansions continue from it."""
 
     counted: int = 0
-    """Children of the thought that `next_child` and `children` take into account."""
+    """Number of the thought's children that `next_child` and `children` already cover."""
 
     samples: dict[str, int] = field(default_factory=dict)
     """The next sample index by purpose, for calls made for `node`."""
@@ -100,7 +100,7 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 OF_THE_STRATEGY: Mapping[str, str | Alias] = {
     name: f"tl.TreeOfThoughts({name}=…)" for name in ("model", "temperature", "max_tokens", "seed")
 }
-"""Where to set what holds for all calls: a hint of proposers and evaluators without these settings."""
+"""Where to give the settings of all calls: the hint if one is given to a proposer or an evaluator."""
 
 SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
 

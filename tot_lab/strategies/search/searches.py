@@ -96,7 +96,7 @@ LIMIT_OF_ITERATIONS = "limit:iterations"
 
 
 class SearchStrategy(Protocol):
-    """The part of a strategy that the search which it carries out may use."""
+    """The methods of a strategy that the search which it runs may use."""
 
     @property
     def propose(self) -> Proposer:

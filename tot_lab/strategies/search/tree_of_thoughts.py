@@ -128,7 +128,7 @@ class TreeOfThoughts(Prompting):
         return f"search.{scale}" if scale else "stop.nodes"
 
     def at_scale(self, scale: int | None) -> Self:
-        """This search at another scale. A search that keeps all thoughts of a level still does."""
+        """This search at another scale. If it keeps all thoughts of a level, so does the result."""
         width = getattr(self.search, "width", None)
         scaled = super().at_scale(scale)
         if not self.scale_setting().startswith("propose.") or width is None:
@@ -393,7 +393,7 @@ class _Run:
         return place
 
     def _continued(self, parent: str | tuple[str, ...]) -> Place:
-        """Where children of `parent` are added: after those that it has."""
+        """The place for further children of `parent`, which are numbered after its present ones."""
         node, *sources = _group(parent)
         place = self._place(node)
         place.sources = tuple(sources)
