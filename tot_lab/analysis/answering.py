@@ -17,9 +17,9 @@ from tot_lab.strategies.search.answers import candidates
 def with_answer(run: Run, rule: AnswerRule) -> Run:
     """Return the run with the answer that `rule` chooses, such as `tl.answers.MajorityVote()`.
 
-    The records are those of the run up to its end. An imported run can be answered anew like one's own. A
-    rule sees all thoughts that neither failed nor repeat another one or, in a search on text, the ends of its
-    finished paths.
+    The new run has the records of `run` up to its end. `run` may be an imported one. The rule sees all
+    thoughts that neither failed nor repeat another one or, in a search on text, the ends of its finished
+    paths.
 
     Raises:
         LookupError: For a run without a task, or whose task needs a function that files do not contain.

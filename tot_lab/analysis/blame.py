@@ -4,8 +4,9 @@ A thought is labelled as solvable or not by the domain (`Domain.solvable`), by t
 finished path states, or by a person's mark.
 
 Blame is determined by the deepest thoughts that could still lead to a correct answer and were not pruned (in
-a beam search, those of the last level with such a thought), and by the last decision about them. A run that a
-budget, the cap on thoughts or a person ended was cut short if such a thought had not been expanded.
+a beam search, those of the last level with such a thought), and by the last decision about them. If a
+budget, the cap on thoughts or a person ended the run before such a thought was expanded, the run was cut
+short.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PROPOSES = ("propose", "answer")  # roles of calls that request thoughts
 
 
 class Blamed(NamedTuple):
-    """What is to blame for a failed run, the depth at which it was lost, and the thoughts there."""
+    """The component to blame for a failed run, the depth at which it was lost, and the thoughts there."""
 
     on: Blame | None
     depth: int | None = None
@@ -48,7 +49,7 @@ def labels_of(run: Run) -> dict[str, bool]:
     """Return whether a correct answer can still be reached from each thought, as far as that is known.
 
     Returns:
-        A dictionary of thought ids. It is empty if the run has not ended, or is not graded yet.
+        A dictionary with the thought ids as keys. It is empty if the run has not ended, or is not graded yet.
     """
     facts = Labels(run, asking=can_be_asked(run))
     if not facts.asking or run.stop_reason is None:
@@ -119,7 +120,7 @@ class Labels(Known):
         return self._lost_below([node for node in alive if node.depth == deepest])
 
     def _lost_below(self, ends: list[Node]) -> Blamed:
-        """Return how the deepest good thoughts that were not pruned were lost."""
+        """Return the blame, by what the search made of `ends`, the deepest good thoughts that it kept."""
         tree = self.run.tree
         seen = {node.id for node in ends}
         children: list[Node] = []
@@ -127,7 +128,7 @@ class Labels(Known):
             for child in (tree[id] for id in end.children):
                 twin = tree[child.merged] if child.state == "merged" and child.merged else child
                 if twin is not child and self.good(twin.id) and twin.state != "pruned":
-                    if twin.id not in seen:  # the state was explored at another thought
+                    if twin.id not in seen:  # the state was expanded at this thought instead
                         seen.add(twin.id)
                         ends.append(twin)
                 elif twin.state != "duplicate":
@@ -158,5 +159,5 @@ class Labels(Known):
 
 
 def _interrupted(stop: str) -> bool:
-    """Return whether a run ended from outside the search, with thoughts that it would have expanded."""
+    """Return whether a limit or a person ended a run, so that it may have left thoughts unexpanded."""
     return stop.startswith("budget:") or stop in ("limit:nodes", "cancelled")

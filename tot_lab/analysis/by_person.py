@@ -15,7 +15,7 @@ REPLACED = "text replaced"
 
 
 class PersonChange(NamedTuple):
-    """One change.
+    """A change that a person made.
 
     Attributes:
         node: Id of the changed thought, or "" for a change of the whole run.
@@ -74,7 +74,7 @@ def _edited(run: Run) -> Iterator[PersonChange]:
 def _acted(run: Run) -> Iterator[PersonChange]:
     taken = acts_of(run.lines)
     scores: dict[str, float] = {}
-    grafts: list[Graft] = []  # the events of an act follow the note that records it
+    grafts: list[Graft] = []  # the note that records an act precedes its events
     for number, line in enumerate(run.lines if taken else ()):
         event = line.e
         if isinstance(event, Scored) and event.score is not None:

@@ -1,4 +1,4 @@
-"""What another setting would have done, computed from recorded runs without new calls.
+"""What another strategy would have done, computed from recorded runs without new calls.
 
 The strategy itself is run, and only recorded replies answer it. A call is matched by its request (prompt,
 settings, sample index), not by its position. A call without a recorded reply is listed as missing, and the
@@ -50,7 +50,7 @@ class Lack(NamedTuple):
         sample_index: Which sample of the prompt it is.
         prompt: The prompt.
         position: Its place in the run.
-        certain: Whether a real run would certainly make it. Other missing calls depend on earlier ones.
+        certain: Whether a real run would certainly make the call. If not, it depends on other missing calls.
     """
 
     node: str
@@ -138,20 +138,21 @@ def counterfactual(
         would.whole, would.solved, would.lacking
 
     Args:
-        runs: A run, a sweep, or several runs. Runs of one task (and repeat, model and roles) answer together,
-            and each such group has one result, in order of appearance. They need not be finished. Failed
-            calls are ignored. A published log (`tl.load`), or a search of your own, has no sampling settings,
-            so only the prompt, the attempt and the sample index are compared. The order of the samples in a
-            log is unknown. Unless all are equal, they are only used by a strategy that adds all of them up.
-            The children and the scores of a run made of nodes (`tl.read_nodes`) answer the prompts of its
-            task's domain, each sample of a value with the recorded score.
+        runs: A run, a sweep, or several runs. The replies of all runs of one task (and repeat, model and
+            roles) are pooled, and each such group has one result, in order of appearance. Runs need not be
+            finished. Failed calls are ignored. A published log (`tl.load`), or a search of your own, has no
+            sampling settings, so only the prompt, the attempt and the sample index are compared. The order of
+            the samples of a thought in a log is unknown. Unless these samples are equal, only a strategy that
+            takes the mean or the sum of all of them can use them. For a run made of nodes (`tl.read_nodes`),
+            its children and scores serve as replies to the prompts of its task's domain, and every sample of
+            a value is the recorded score.
         strategy: The strategy. Its own caps on calls apply; the budgets of the runs and of their lab do not.
 
     Raises:
         LookupError: For a run without a task, or whose task needs a function that files do not contain.
         ValueError: For a strategy that caps anything but calls, because the records do not show when such a
             cap would end the search.
-        Exception: Whatever a bug in the strategy raises before the first lacking call.
+        Exception: Whatever a bug in the strategy raises before the first missing call.
     """
     if not isinstance(strategy, Strategy):
         raise TypeError(f"strategy must be a Strategy such as tl.TreeOfThoughts(): got {strategy!r}.")
@@ -165,7 +166,7 @@ def counterfactual(
 
 
 def _alike(run: Run) -> bytes:
-    """Return the key of runs that can answer the same calls."""
+    """Return a key that is equal for runs whose replies can be pooled."""
     if run.task is None:
         raise LookupError(f"run {run.id} has no task of tot_lab, so no other strategy can run on it")
     if missing := needs_functions(run.task.domain):
@@ -178,8 +179,8 @@ def _alike(run: Run) -> bytes:
 
 
 def result_of(thinking: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that does not wait for anything on a new event loop. The running loop of a notebook
-    cannot be reused."""
+    """Run a coroutine on a new event loop, because the running loop of a notebook cannot be reused. The
+    coroutine must not wait for anything."""
     with seldom_collecting(), ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, thinking).result()
 
@@ -223,7 +224,7 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
 
 
 def _collecting_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
-    """Run `thinking` and add the amounts that its parts limit to `caps`."""
+    """Run `thinking`, and collect in `caps` the names of the amounts that its budgets limit."""
 
     def collect(step: WithBudget) -> WithBudget:
         caps.update(step.budget.model_dump(exclude_none=True))
@@ -272,8 +273,8 @@ def _answers_of_calls(run: Run) -> Iterator[tuple[str, str, Reply]]:
 
 
 def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """Yield the same for a record without a model. If a log has no prompts, they are those of the task's
-    domain for the same paths."""
+    """Yield the key, the thought and the reply of each call in a record without a model. Prompts that a log
+    lacks are written by the task's domain, from the same paths."""
     domain, count = task.domain, _max_children(strategy)
     replies = replies_of(run.lines)
     for line in run.lines if "replies" not in run.header.unknown else ():
@@ -368,8 +369,8 @@ def _lacking(run: Run, capped: bool) -> Iterator[Lack]:
     # Any error counts as a missing call, even that of an unknown model. Refusals do not count, since they
     # come from the strategy's own budget.
     places = sorted(p for p, error in errors.items() if not refused(error))
-    # A position is (step, branch, step, …): what comes later in one branch, or after a join, may rest on
-    # what lacked; another branch of the same join does not, unless they share a cap.
+    # A position is (step, branch, step, …). A later call in the same branch, or after its join, may depend on
+    # the missing reply. A call in another branch of the same join does not, unless they share a cap.
     earliest: dict[Position, int] = {}
     for place in places:
         call, steps = calls[place], range(0, len(place), 2)

@@ -71,7 +71,7 @@ class Unsure(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """More approaches than requested.
+    """A reply with more approaches than requested, of which the last ones were left out.
 
     Attributes:
         iteration: Number of the iteration.
@@ -90,8 +90,8 @@ class Shortened(NamedTuple):
     Attributes:
         iteration: Number of the iteration.
         what: The phase of the prompt: `branch`, `develop` or `converge`.
-        text: What the text is, such as `solution`.
-        branch: The id of the branch that it is about. Empty if there is none.
+        text: Name of the text, such as `solution`.
+        branch: The id of the branch that the text belongs to. Empty if there is none.
         shown: Number of characters that the prompt showed.
         of: Number of characters of the text.
     """
@@ -118,12 +118,12 @@ class DeepThought(DeepThoughtMethods):
         branches_explored: Number of approaches that were developed.
         seconds: Wall time of the run, NaN if unknown.
         unfinished: Branches of an iteration without a synthesis.
-        failed: The error of its BRANCH or CONVERGE call.
+        failed: The error of the BRANCH or CONVERGE call of that iteration. Empty if it did not fail.
         clamped, fallbacks, left_out, cut_off, unsure, shortened: Deviations from what was requested.
         number, total: Number of this Deep Think in the run, and how many there are.
         model: The model.
-        model_note: What the models are; see `Run.model_note`.
-        gathering: What was gathered before. `None` if it is not part of `tl.GatherThenThink`.
+        model_note: Whether a model is simulated or small; see `Run.model_note`.
+        gathering: The stage of gathering before it. `None` if it is not part of `tl.GatherThenThink`.
         assumed_window: The context window that was assumed for the gathered text. `None` if it is known.
     """
 
@@ -168,8 +168,8 @@ class DeepThought(DeepThoughtMethods):
 def deep_thought(run: Run) -> DeepThought:
     """Return the result of Deep Think in `run`, finished or not. `.report()` shows it as Markdown.
 
-    If there are several (attempts of Reflexion, steps of a plan), it is the one with the run's answer, else
-    the first.
+    If the run has several (attempts of Reflexion, steps of a plan), the one with the run's answer is
+    returned, else the first.
 
     Raises:
         ValueError: If the run has no Deep Think.

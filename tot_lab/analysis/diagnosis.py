@@ -6,12 +6,13 @@ the size of the run.
 
 Thresholds:
 
-- COLLAPSED, 0.9 of at least ENOUGH scores within NEARLY of each other: ranking by score is then, for nearly
-every pair, the order of proposal. Among fewer than 8, equal scores are common. 0.02 is less than the steps in
-which models grade (0.05), and than the smallest step between the labels of the Game of 24.
-- FAR, 0.5 of the scale: two such verdicts contradict each other (`sure` and `impossible`); smaller
+- COLLAPSED, 0.9: scores have collapsed if this share of at least ENOUGH (8) scores lies within NEARLY (0.02)
+of each other. For nearly every pair, the order by score is then the order of proposal. Among fewer than 8,
+equal scores are common. 0.02 is less than the steps in which models grade (0.05), and than the smallest step
+between the labels of the Game of 24.
+- FAR, 0.5 of the scale: verdicts this far apart contradict each other (`sure` and `impossible`); smaller
 differences are the spread of a sampled number.
-- FEW, 5 thoughts: equal samples mean something only if they occur several times.
+- FEW, 5 thoughts: equal samples mean something only if at least this many thoughts have them.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ SHOWN = 8
 
 
 class Finding(NamedTuple):
-    """One finding.
+    """A fact that the record of a run shows.
 
     Attributes:
-        kind: Its kind, one word.
+        kind: The kind of finding, such as `duplicates`; see `tl.diagnose`.
         text: A sentence with its numbers.
         nodes: Ids of the thoughts that it concerns.
     """
@@ -86,12 +87,12 @@ class Diagnosis(tuple[Finding, ...]):
 
 
 def findings_of(run: Run) -> Diagnosis:
-    """Find what the record of a run shows to be wrong, without the reason why the run failed."""
+    """Return the findings about a run, except the one that says why the run failed."""
     return _found(_Facts(run))
 
 
 def seen_at_once(run: Run) -> Diagnosis:
-    """Diagnose a run. A loaded run that was not graded yet is not graded."""
+    """Return the findings that need no grading: if a loaded run is not graded yet, it stays so."""
     return _found(_Facts(run, asking=can_be_asked(run)))
 
 
@@ -118,7 +119,7 @@ class _Facts(Known):
 
     @cached_property
     def syntheses(self) -> dict[str, bool]:
-        """The thoughts that end an iteration of Deep Think, and whether its confidence is assumed."""
+        """Whether the confidence of each iteration of Deep Think is assumed, by the thought that ends it."""
         notes = [event for event in self.run.events if isinstance(event, Note)]
         return {
             note.at: note.data.get("assumed", False) for note in notes if note.name == "deep_think.iteration"
@@ -215,7 +216,7 @@ def _cut_short(facts: _Facts) -> Iterator[Finding]:
 
 def _out_of_turns(facts: _Facts) -> Iterator[Finding]:
     decided = [event for event in facts.run.events if isinstance(event, Decided) and event.reason in _TURNS]
-    meant = facts.syntheses  # Deep Think ends after its last iteration
+    meant = facts.syntheses  # for Deep Think it is normal to use up all iterations
     ended = list(dict.fromkeys(event.id for event in decided if event.id not in meant))
     if ended:
         text = (
@@ -525,7 +526,7 @@ def _words(node: Node) -> str:
 
 
 def _alone(node: Node) -> bool:
-    """Return whether a thought was judged by itself. Most thoughts in a vote get no vote."""
+    """Return whether a thought was judged by itself, not against others: most thoughts get no vote."""
     return judged(node) and node.by not in ("vote", "tournament", "agreement")
 
 

@@ -59,8 +59,8 @@ def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95
     """Estimate the success rate of choosing the best setting for each bin of difficulty.
 
     The tasks of a bin are divided at random into two halves. The setting with the highest success rate in
-    one half, the first of equal ones, is scored on the other half, so that no task takes part in choosing the
-    setting that it scores. Settings should cost the same, such as those of `tl.match`.
+    one half (the first in case of a tie) is scored on the other half, so that no task takes part in choosing
+    the setting that it scores. Settings should cost the same, such as those of `tl.match`.
 
     Args:
         df: A table with one row per run, a sweep or several runs. Only tasks that have graded runs of all

@@ -1,8 +1,8 @@
-"""What N samples of each task say about fewer samples: pass@k, majority@k and best of k, without a call.
+"""Estimates for k samples per task from N recorded ones, without a call: pass@k, majority@k, best of k.
 
 A sample is one independent try at a task: an attempt of `SelfConsistency`, `BestOf` or `WeightedBestOf`, a
 continuation of a tree search of depth 1 with `Continue`, a completion of an imported run whose thoughts are
-all children of the question, and of any other strategy a whole run, of which repeats give several. A table
+all children of the question. For any other strategy it is a whole run, and repeats are its samples. A table
 has one row per sample and the columns `setting`, `task` and `correct`, for votes also `answer`, and for
 scores `score`; `samples` makes it.
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
 DRAWS = 1_000
-"""Random draws of each task where an exact value takes too long."""
+"""Random draws per task if an exact value takes too long."""
 
 ENUMERATED = 5_000
-"""Subsets of a task's samples up to which a weighted vote is exact."""
+"""A weighted vote is exact if a task has at most this many subsets of k samples."""
 
 EXACT = 1_000
-"""Samples of a task up to which a vote is exact. With more, the numbers of subsets exceed a float."""
+"""A vote is exact if a task has at most this many samples. With more, counts of subsets exceed a float."""
 
 
 def samples(runs: Any) -> pandas.DataFrame:
@@ -111,7 +111,7 @@ class _Attempt(NamedTuple):
 
 def _attempts(run: Run) -> list[_Attempt]:
     """Return the samples of a run, without attempts that the end of the run cut off."""
-    strategy, task = run.strategy, run.task  # a missing class of the user is an error: it may make attempts
+    strategy, task = run.strategy, run.task  # a class that is not imported raises: it may make attempts
     propose = strategy.propose if isinstance(strategy, TreeOfThoughts) and strategy.stop.depth == 1 else None
     if task is not None and isinstance(propose, Continue):
         return _continuations(run, task, propose.count)
@@ -170,7 +170,7 @@ def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:
     found = []
     for number in range(min(count, len(calls))):
         id = f"{root}.{number}"
-        reply = calls[number].reply if len(calls) == count else None  # not if unreadable ones were repeated
+        reply = calls[number].reply if len(calls) == count else None  # unknown after retries
         answer = task.domain.answer(task, run.steps(id)) or "" if id in run.tree else ""
         tokens, error = (None, None) if reply is None else (reply.output_tokens, reply.error)
         found.append(_Attempt(answer, first.get(id), tokens, error))
@@ -178,7 +178,7 @@ def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:
 
 
 def _first_scores(run: Run) -> dict[str, float | None]:
-    """The first score of each thought: a vote scores the thought of its answer once more."""
+    """The first score of each thought. Later ones come from votes, which score the chosen thought again."""
     first: dict[str, float | None] = {}
     for event in run.events:
         if isinstance(event, Scored):
@@ -227,8 +227,8 @@ def majority_at_k(
     samples, that of `WeightedBestOf`. Of equally frequent answers, the one that was drawn first wins. Samples
     without an answer have no vote.
 
-    It is exact for tasks of at most 1,000 samples, and `weighted` for those with at most 5,000 subsets of k
-    samples. Otherwise it is the mean over 1,000 random draws with a fixed seed.
+    The estimate is exact for tasks of at most 1,000 samples, and `weighted` for tasks with at most 5,000
+    subsets of k samples. Otherwise it is the mean over 1,000 random draws with a fixed seed.
 
     Args:
         df: As for `pass_at_k`, with the column `same` (equal for equal answers of a task) or `answer`.
@@ -249,7 +249,7 @@ def best_of_k(df: Any, k: int | Iterable[int] | None = None, *, confidence: floa
     """Estimate how often the sample with the highest score of k samples is correct.
 
     This is the success rate of `BestOf` with k attempts. Of equal scores, the one that was drawn first wins.
-    Samples without an answer come last, and those without a score before them. It is exact.
+    Samples without an answer come last, and those without a score before them. The estimate is exact.
 
     Args:
         df: As for `pass_at_k`, with the columns `answer` and `score`.
@@ -279,7 +279,7 @@ class _Task(NamedTuple):
 
 
 class _Setting(NamedTuple):
-    """The samples of a setting: those with a grade by task, the number of failed ones, and of all."""
+    """The graded samples of a setting by task, the number of its failed samples, and that of all samples."""
 
     tasks: list[_Task]
     errors: int
@@ -397,8 +397,8 @@ def _any_correct(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
 
 
 def _best(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
-    """Groups of equal score, the highest first: the best of k is in a group if k samples lie in it and below,
-    and not all of them below."""
+    """The exact probability that the best of k samples is correct. The samples are grouped by score. The best
+    of k is in a group if none of the k lies above the group and not all of them lie below it."""
     import numpy  # noqa: PLC0415
 
     worth = numpy.where(task.same < 0, -2.0, numpy.nan_to_num(task.score, nan=-1.0))
@@ -419,7 +419,7 @@ def _vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
     """The exact share of the subsets of k samples in which a correct answer has most votes.
 
     For each number of votes of a correct answer, the ways to draw the others are the coefficients of a
-    polynomial: the exponent counts the samples, and the row the answers with equally many votes.
+    polynomial: the exponent counts the samples, and the row the other answers with as many votes.
     """
     import numpy  # noqa: PLC0415
 
@@ -440,7 +440,7 @@ def _vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
 
 def _below(others: Numbers, without_answer: int, votes: int, most: int) -> Numbers:
     """Numbers of ways to draw 0 to `most` samples of `others` such that no answer has more than `votes`.
-    Those in which t answers have exactly `votes` count 1 / (1 + t)."""
+    A way in which t answers tie with exactly `votes` counts as 1 / (1 + t)."""
     import numpy  # noqa: PLC0415
 
     rivals = [int(count) for count in others if count >= votes]
@@ -472,8 +472,8 @@ def _weighted_vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates
 
 
 def _by_draws(task: _Task, numbers: list[int], weights: Numbers, rng: Generator) -> Estimates:
-    """The mean over all subsets of k samples, or over random ones if there are too many. The random ones are
-    the beginnings of the same random orders, so that each sample is counted once for all k."""
+    """The mean over all subsets of k samples, or over random ones if there are too many. The random subsets
+    for all k are prefixes of the same permutations, so that each sample is counted only once."""
     import numpy  # noqa: PLC0415
 
     n = len(weights)

@@ -44,7 +44,7 @@ TURNS = ("act", "analysis")
 
 
 class Action(NamedTuple):
-    """An action, or a call of a model without one. The fields turn, node, purpose, thought, action,
+    """An action, or a model call without an action. The fields turn, node, purpose, thought, action,
     arguments, observation and error are those of `steps_df`.
 
     Attributes:
@@ -125,7 +125,7 @@ def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Though
 
 
 def _names(run: Run, thought: Thought, call: Call) -> dict[str, str]:
-    """Return the tools that the loop knew, by every name: those offered, and those in the prompt."""
+    """Map every name that the loop accepted for a tool to the tool's own name."""
     labels = (run.tree[id].text.partition(" ")[0] for id in run.tree[thought.id].children)
     tools = run.header.task.get("tools", ())
     aliases = {tool_name(alias): tool["name"] for tool in tools for alias in tool.get("aliases", ())}
@@ -170,7 +170,7 @@ PROCESSING = ("cached_tokens", "prefill_tokens_per_second", "decode_tokens_per_s
 
 
 class CallRow(NamedTuple):
-    """A call's line and that of its reply, which is `None` while the call is open."""
+    """The line of a call and the line of its reply, which is `None` while the call is open."""
 
     line: Line
     call: Call
@@ -233,8 +233,8 @@ def state_of(node: Node) -> str:
 
 
 def thinking_by_node(run: Run) -> dict[str, str | None]:
-    """Return the model's thinking before each thought: that of the replies to calls for its parent, since the
-    previous thought that such replies produced. Evaluations and reflections produce no thought."""
+    """Return the model's thinking before each thought: the thinking in all replies to calls for its parent
+    that came after the previous child. Evaluations and reflections produce no thought."""
     replies = {line.p: line.e for line in run.lines if isinstance(line.e, Reply) and line.p}
     thoughts: dict[str, list[str]] = {}
     used: set[str] = set()
@@ -513,7 +513,7 @@ def _seconds(run: Run, calls: Sequence[CallRow | None]) -> list[float | None]:
 
 
 def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
-    """Return what `tl.Adaptive` selected for the part of the tree of each of these thoughts."""
+    """Return the strategy that `tl.Adaptive` selected for the part of the tree of each of these thoughts."""
     selected = selected_strategies(run)
     if not selected:
         return [None] * len(ids)
@@ -624,7 +624,7 @@ def _dotted(position: Position) -> str:
 
 
 def each(things: Sequence[Any], **dtypes: str) -> dict[str, tuple[str, list[Any]]]:
-    """Return a column of `typed_frame` for each named attribute. The value is `None` where the object is
+    """Return the named attributes of `things` as columns for `typed_frame`. The attributes of `None` are
     `None`."""
     return {
         name: (dtype, [None if thing is None else getattr(thing, name) for thing in things])
@@ -642,7 +642,7 @@ def rows_frame(rows: Sequence[Sequence[Any]], **dtypes: str | tuple[str, ...]) -
 def typed_frame(columns: dict[str, tuple[str | tuple[str, ...], list[Any]]]) -> pandas.DataFrame:
     """Return the columns as a DataFrame. A tuple of words as dtype is a category with these words, whichever
     occur, so that concatenated frames of several runs keep the category."""
-    import pandas as pd  # noqa: PLC0415  pictures use this file without it
+    import pandas as pd  # noqa: PLC0415  figures use this module without pandas
 
     made = {
         name: pd.Series(values, dtype=pd.CategoricalDtype(list(dtype)) if isinstance(dtype, tuple) else dtype)

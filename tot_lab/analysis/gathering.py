@@ -34,8 +34,8 @@ class Gathering(NamedTuple):
 
     Attributes:
         category: One of the 23 categories of the design, or `general`.
-        by: What chose it (`keywords`, `model` or `default`).
-        why: The reason, as text.
+        by: How the category was chosen (`keywords`, `model` or `default`).
+        why: The reason for the category, as text.
         uses: The tool calls in program order.
         sources: The pages and files that were read, without repetitions.
         nothing: Why nothing was gathered. Empty if something was.

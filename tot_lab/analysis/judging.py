@@ -1,4 +1,4 @@
-"""Measures of evaluators, and what caused the failures of searches.
+"""Measures of evaluators, and the causes of failed searches.
 
 Thoughts without a label (see `blame.py`) are counted, but not used in measures. A measure that cannot be
 computed from the labels is NaN, never 0.
@@ -60,8 +60,8 @@ class EvaluatorDiagnosis:
             same score).
         runs: One row per run: correct; failed (boolean, NA if unknown); blame (NA without one), depth (where)
             and nodes (ids that show it); and the lost calls by role, in the columns of `sweep.df()`.
-        model_note: What the models of the runs are; see `Run.model_note`.
-        why_unlabelled: Why no thought has a label, and what would give some one. "" if some have.
+        model_note: Whether a model of the runs is simulated or small; see `Run.model_note`.
+        why_unlabelled: Why no thought has a label, and how to get labels. "" if some thoughts have one.
     """
 
     thoughts: pandas.DataFrame
@@ -74,8 +74,8 @@ class EvaluatorDiagnosis:
     def measures(self) -> pandas.Series[float]:
         """The measures over all thoughts.
 
-        - thoughts: judged ones; read: with a score; labelled: with a score and a label; solvable: share of
-          the labelled ones that could lead to a right answer.
+        - thoughts: judged thoughts; read: those with a score; labelled: those with a score and a label;
+          solvable: share of the labelled thoughts that could lead to a right answer.
         - auc: probability that a solvable thought scores above another one, equal scores counted half (Hanley
           & McNeil 1982); 0.5 is chance. auc_within: the same among thoughts of one run and depth, the only
           ones that a search compares. Pooled tasks of different difficulty can make `auc` larger.
@@ -254,16 +254,17 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     votes are shares of votes, and repeated states count each time: read the measures `by` evaluator and
     depth.
 
-    A failed run has one blame, that of the sentence `why_it_failed` of `tl.diagnose`: the first that applies,
-    unless the scores, the tools or a person explain more.
+    A failed run has one blame, the same as the finding `why_it_failed` of `tl.diagnose`. It is the first in
+    this list that applies, unless the scores, the tools or a person explain more.
 
-    - answerer: a leaf holds a correct answer that no evaluator pruned, and another was given
+    - answerer: a leaf holds a correct answer that no evaluator pruned, and another answer was given
     - unsolvable: no answer to the question can be correct
-    - evaluator: correct answers, or thoughts that could lead to one, were proposed at the deepest such level,
-    and all were pruned; or a wrong thought was accepted as the answer while a good one was open
-    - search: the same, but no thought that was kept on the level scored higher, as among equal scores
-    - cut short: the search ended, or a call failed, before such a thought was expanded
-    - proposer: such thoughts were expanded, and none of their children could lead to a correct answer
+    - evaluator: all good thoughts (correct answers, or thoughts that could lead to one) on the deepest level
+    that has any were pruned; or a wrong thought was accepted as the answer while a good one was open
+    - search: good thoughts were pruned as above, but no thought that was kept on the level scored higher, for
+    example because the scores were equal
+    - cut short: the search ended, or a call failed, before a good thought was expanded
+    - proposer: good thoughts were expanded, and none of their children could lead to a correct answer
     - unknown: the labels do not decide
 
     The blame is `person` instead if only the changes of a person explain it: a score, a text, a thought that
@@ -313,7 +314,7 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
 
 
 def _unlabelled(thoughts: list[dict[str, Any]], why: str) -> str:
-    """Return why no thought has a score and a label: `why` if that is about labels. "" if some have."""
+    """Return why no thought has both a score and a label: `why` if labels are missing. "" if one has both."""
     scored = [row["solvable"] for row in thoughts if row["score"] is not None]
     if not scored:
         return "no score could be read." if thoughts else "no evaluator judged a thought."
@@ -359,7 +360,7 @@ class _Facts(Labels):
                 }
 
     def why_unlabelled(self) -> str:
-        """Why no judged thought has a label, for a run of which that is so."""
+        """Why no judged thought has a label. Only meaningful if none has."""
         run, task = self.run, self.run.task
         by_hand = "or mark thoughts: run.mark(id, 'right')."
         if task is None:
@@ -415,7 +416,7 @@ def _known(thoughts: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _labelled(known: pandas.DataFrame) -> tuple[Any, Any]:
-    """Return their scores and their labels, 1.0 or 0.0."""
+    """Return the scores and the labels (1.0 or 0.0) of thoughts that have both."""
     return known["score"].to_numpy(dtype=float), known["solvable"].to_numpy(dtype=float)
 
 
@@ -430,7 +431,7 @@ _RATIOS = {
     "distinct_texts": ("distinct_texts", "siblings"),
     "distinct_states": ("distinct_states", "with_state"),
 }
-"""Measures that are one sum over the thoughts by another."""
+"""Measures that are the quotient of two sums over the thoughts."""
 
 _SHARES = (
     *("solvable", "auc", "auc_within", "spearman", "brier", "calibration_error"),
@@ -439,7 +440,7 @@ _SHARES = (
 _MEASURES = (*_COUNTS, *_SHARES)
 
 _CELLS = 2_000_000
-"""Numbers of bootstrap samples that are held in memory at once."""
+"""Maximum number of array elements of bootstrap samples in memory at the same time."""
 
 
 class _Sums(NamedTuple):

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def can_be_asked(run: Run) -> bool:
-    """Whether a view may use the task of a run: it is known, and does not wait for grading."""
+    """Whether a view may use the task of a run: the task is known, and the run does not wait for grading."""
     try:
         return not run.waits_for_grading
     except (ValueError, LookupError):  # its task has an unknown kind

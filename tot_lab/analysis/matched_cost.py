@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 Unit = Literal["calls", "tokens", "cost", "flops", "flops_prefix_once"]
 
 FRACTIONS: tuple[Unit, ...] = ("cost", "flops", "flops_prefix_once")
-"""Units of which a call may use any amount. Those of the others are whole numbers."""
+"""Units with fractional amounts. The amounts of all other units are whole numbers."""
 
 HALVINGS = 8
-"""A grid of tokens, USD or FLOPs begins at 2⁻⁸ of the most that a run used; one of calls at 1."""
+"""A grid of tokens, USD or FLOPs begins at 2⁻⁸ of the most that a run used. A grid of calls begins at 1."""
 
 
 class Point(NamedTuple):
@@ -64,17 +64,18 @@ def anytime_performance(
     """Compute what each run would have answered with smaller budgets. No call is made.
 
     `tl.stats.success_rates(points, by=["setting", "at"])` makes curves of the result, and `tl.stats.compare`
-    works on the rows of one amount. The caps of a run itself hold too. If they end it sooner (a run that was
-    killed, cancelled or refused money, or a counterfactual one), the outcome is NA. A run that ended with a
-    bug has that error from the calls on that it had made.
+    works on the rows of one amount. The caps of a run itself hold too. Beyond the end of an
+    incomplete record (the run was killed, cancelled or refused money, or is counterfactual), the outcome is
+    NA. If a bug ended a run, every amount that covers the calls until then has that error.
 
     Args:
         runs: A sweep, a run, or an iterable of runs.
         at: Amounts. `None` means 1, 2, 3, 4, 6, 8, 12, … up to the largest use of a run.
         unit: Unit of the amounts: `calls`, `tokens` (input and output, estimated for models that do not count
             them), `cost` (USD if every call were paid), `flops` or `flops_prefix_once` (see
-            `tot_lab.record.compute`). An amount other than of calls admits as many calls, in canonical order,
-            as fit into it; a live `Budget` reserves before each call and stops sooner, and has no FLOPs.
+            `tot_lab.record.compute`). An amount in a unit other than calls admits as many calls, in canonical
+            order, as fit into it. A live `Budget` reserves before each call, so it stops sooner, and has no
+            FLOPs.
 
     Returns:
         One row per run and amount: setting, task (category); repeat (Int64); run_id (string); at (Int64,
@@ -143,7 +144,7 @@ def at_matched_cost(
 ) -> pandas.DataFrame:
     """Compute the success rate of each setting if every run may use `budget`, an amount of `unit`.
 
-    See `anytime_performance` for what is cut off, and `success_rates` for the columns.
+    See `anytime_performance` for how a run is cut off, and `success_rates` for the columns.
     """
     return success_rates(anytime_performance(runs, [budget], unit=unit), confidence=confidence)
 

@@ -3,8 +3,8 @@
 A method is scaled by one setting of its own: the attempts of self-consistency, the width of a beam, the
 iterations of MCTS, the samples of a tree of depth 1. `Strategy.scale_setting` names it, and
 `Strategy.max_calls` says what it costs at most. A simulated player of the task shows whether it may cost much
-less. No other model is called. Recorded runs tell how much a method really uses at the scales at which it was
-recorded. From there its use at another scale is expected in one of three ways:
+less. No other model is called. Recorded runs tell how much a method really uses at the recorded scales. Its
+use at another scale is extrapolated from them in one of three ways:
 
 - a search with a limit of thoughts: by the number of thoughts;
 - another method with a tree: by `max_calls`, or by the scale if the recorded runs stay far below it;
@@ -44,26 +44,26 @@ SIMULATED = 2_000
 """The most calls of a method that are simulated."""
 
 SATURATED = 0.2
-"""A method is taken to end by itself if its use rises by less than this power between recorded scales."""
+"""If use grows more slowly than the scale to this power, the method is taken to end by itself."""
 
 REACHED = 0.9
-"""Use of two scales follows the bound on calls if it is at least this share of it, and else the scale."""
+"""If runs of several scales made less than this share of `max_calls`, their use follows the scale instead."""
 
 REHEARSED = 8
 """The most runs of each recorded scale that are rehearsed."""
 
 
 class MatchedMethod(NamedTuple):
-    """What a method of `Matched` is expected to use.
+    """The expected use of a method of `Matched`.
 
     Attributes:
         setting: Its name.
         scaled: The setting that scales it, `None` if there is none.
-        scale: The value of that setting, `None` if it is `None` or there is none.
-        unit: Unit of the next three.
+        scale: The value of that setting, `None` if that is its value or there is no such setting.
+        unit: Unit of `amount`, `low` and `high`.
         amount: The amount that was requested.
         low: The least that it is expected to use, `None` if that is not known.
-        high: The most.
+        high: The most that it is expected to use.
     """
 
     setting: str
@@ -82,7 +82,7 @@ class MatchedMethod(NamedTuple):
 
 
 class Matched(dict[str, Strategy]):
-    """Strategies by name, as `match` has scaled them. `df()` says what each is expected to use."""
+    """Strategies by name, as `match` has scaled them. `df()` lists the expected use of each."""
 
     def __init__(self, strategies: Mapping[str, Strategy], methods: Sequence[MatchedMethod]) -> None:
         super().__init__(strategies)
@@ -128,8 +128,8 @@ def match(
         settings = tl.match(settings, tokens=20_000, runs=[first, second])  # more exact with each sweep
 
     Without `runs`, each strategy receives the largest scale at which it makes at most that many calls
-    (`max_calls`). A search that finds a solution early makes fewer: what it makes with two simulated players
-    of the task's domain, one that is always right and one that never is, shows by how many.
+    (`max_calls`). A search that finds a solution early makes fewer. Its calls with two simulated players of
+    the task's domain, one that is always right and one that never is, show how many.
 
     With `runs`, each strategy receives the scale whose expected use is nearest to the amount. The expectation
     agrees with the mean use at every recorded scale. Further scales follow from the number of thoughts, from
@@ -150,7 +150,7 @@ def match(
         task: The task for which the calls are counted, in case their number depends on it.
 
     Returns:
-        A dict of strategies. Its `df()` says what each is expected to use.
+        A dict of strategies. Its `df()` lists the expected use of each.
 
     Warns:
         UserWarning: If a method may use more than 15% more or less than the amount.
@@ -191,7 +191,7 @@ def match(
 def _scaled(
     name: str, strategy: Strategy, task: Task, amount: float, unit: str, recorded: Sequence[Run] | None
 ) -> tuple[Strategy, MatchedMethod]:
-    """Return `strategy` at the scale that spends `amount`, and what it is expected to use."""
+    """Return `strategy` at the scale that spends `amount`, and its expected use."""
     low: float | None
     if recorded is None:
         strategy = _bounded(name, strategy, task, amount)
@@ -272,7 +272,7 @@ def _expected(
 
 
 def _beyond(name: str, use: str, path: str, amount: float, unit: str) -> str:
-    """Say that a method would need a larger scale than the largest that is tried."""
+    """Return the error message for a method that would need a larger scale than `LARGEST`."""
     return (
         f"{name!r} {use} at {path}={LARGEST:,}, the largest scale that is tried, "
         f"which is less than {amount:,.10g} {unit}."
@@ -293,7 +293,7 @@ def _measure(
         return lambda scale: max(scale - 1, 1)  # the root costs nothing
     runs = [run for same in by_scale.values() for run in same[:REHEARSED]]
     if any(isinstance(event, Note) and event.name == "tot.picked" for run in runs for event in run.events):
-        # The thoughts of a tree depend on the states before them, so recorded replies do not fit elsewhere.
+        # A reply of a tree search belongs to its path, so it does not fit the paths at another scale.
         def bound(scale: int) -> int:
             return _max_calls(name, strategy.at_scale(scale), task)
 
@@ -347,7 +347,7 @@ def _recorded(runs: Any) -> Iterator[Run]:
 
 
 def _same_method(strategy: Strategy, runs: Sequence[Run]) -> dict[int, list[Run]]:
-    """Return the runs of a method by scale, and by 0 those of a method without one."""
+    """Return the runs of a method by scale. The key is 0 for a method without a scale."""
     path, same = strategy.scale_setting(), _at_scale_one(strategy)
     by_scale: dict[int, list[Run]] = {}
     for run in runs:

@@ -1,4 +1,4 @@
-"""Which thoughts of a run hold text from outside: results of tools that reach beyond the lab.
+"""Thoughts of a run that hold text from outside: results of tools that access anything outside the lab.
 
 Such a text may have been written by anyone, and may address the model instead of the reader. Views mark it.
 """
@@ -13,10 +13,10 @@ from tot_lab.strategies.acting import MORE
 
 
 def from_outside(run: Run) -> dict[str, str]:
-    """Return the tool that each thought from outside is the result of, by the thought's id.
+    """Return, for the id of each thought from outside, the tool whose result the thought is.
 
-    These are the results of tools with effects, except the effect `model`, and of tools whose effects are not
-    declared or not known, and further parts of results (`more`) after one of them.
+    Thoughts from outside are results of tools with any effect but `model`, or whose effects are not declared
+    or not known, and the parts of long results that the tool `more` shows after one of them.
     """
     inside = {name for name, settings in run.header.tools.items() if _is_inside(settings.get("effects"))}
     found: dict[str, str] = {}

@@ -23,11 +23,11 @@ from tot_lab.runtime.roles import roles_from, thinking_of
 from tot_lab.runtime.stepper import default_answer
 
 NEAREST = 5
-"""A reply is drawn from those to the recorded prompts of this many nearest lengths."""
+"""A reply is drawn from those to this many recorded prompts, the nearest in length."""
 
 
 class Rates(NamedTuple):
-    """What a call uses, in the unit of interest, per token of its prompt and of its reply."""
+    """The use per token of a call's prompt and of its reply, in the unit that is counted."""
 
     prompt: float
     reply: float
@@ -100,7 +100,7 @@ def _played_calls(strategy: Strategy, task: Task, player: Any, limit: int) -> in
             player(call).send(None)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        raise TooMuch  # it waits for something
+        raise TooMuch  # the player waits for something
 
     carry_out(thinking_of(strategy, task, {}), answer)
     return calls

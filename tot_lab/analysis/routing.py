@@ -29,7 +29,7 @@ SURE = 0.05
 
 
 def routed(run: Run) -> Routed | None:
-    """Return what the first `tl.Adaptive` of a run chose. `None` if it chose nothing."""
+    """Return the choice of the first `tl.Adaptive` of a run. `None` if it chose nothing."""
     expect_run(run, "routed")
     return routed_in(run.events)
 
@@ -164,7 +164,7 @@ class _Shares:
         self.kinds = kinds.reindex(self.tasks).to_numpy()
 
     def ranked(self, on: Any = slice(None)) -> list[str]:
-        """The settings, best first on the tasks `on`: by success, then by fewer calls, then as given."""
+        """The settings, best first on the tasks `on`: by success, then fewer calls, then the given order."""
         solved, calls = self.solved[on].mean(), self.calls[on].mean()
         found = [name for name in self.settings if solved[name] == solved[name]]  # without NaN
         return sorted(found, key=lambda name: (-round(solved[name], 9), calls[name]))

@@ -36,7 +36,7 @@ SEED = 24
 
 
 _SWAPS = 9_999
-"""Random swaps of a permutation test whose swaps are too many to try them all."""
+"""Random swaps of a permutation test that has too many swaps to try all."""
 
 
 class Comparison(NamedTuple):
@@ -105,14 +105,14 @@ def success_rates(
     Returns:
         One row per setting, in the order of the table, with the columns of `by` and: runs (graded runs),
         tasks, solved (runs), errors (runs that failed with an error), ungraded (other runs without a grade),
-        Int64; rate (mean over the tasks of the share of
-        runs that solved the task; NA without a graded run), low and high (its interval), Float64; lost
-        (string), the shares of failed, unreadable and truncated calls by role, such as `evaluate 12.5%
-        failed`, `none`, or NA if unknown. `lost_calls` gives these as numbers. If runs kept several answers
-        (the table has the column `any_of_kept`), also first_answer, the runs whose first answer solved the
-        task, which equals solved, and any_of_kept, those of which any kept answer did, Int64. Many
-        publications report the latter. If the table has the column `answer_state`, also finished, cut and
-        unfinished, the runs whose answer is so, Int64.
+        Int64; rate (mean over the tasks of the share of runs that solved the task; NA without a graded run),
+        low and high (its interval), Float64; lost (string), the shares of failed, unreadable and truncated
+        calls by role, such as `evaluate 12.5% failed`, `none`, or NA if unknown. `lost_calls` gives these as
+        numbers. If runs kept several answers (the table has the column `any_of_kept`), also first_answer, the
+        runs whose first answer solved the task, which equals solved, and any_of_kept, the runs of which any
+        kept answer did, Int64. Many publications report any_of_kept. If the table has the column
+        `answer_state`, also finished, cut and unfinished, the numbers of runs whose answer has that state,
+        Int64.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.
@@ -177,7 +177,7 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
     `p` is that of McNemar's exact test. With repeats it is the sign-flip test over tasks, which McNemar's
     test is a special case of: exact, from all swaps, if at most 13 tasks differ, else from 9,999 random ones
     (`swaps`). If one setting ran a task more often than the other, `p` is at least that of a permutation test
-    which deals out the runs of each task anew, 9,999 times at random.
+    which reassigns the runs of each task to the settings, 9,999 times at random.
 
     Args:
         df: A table with one row per run; see the module.
@@ -352,7 +352,7 @@ class _Shares(NamedTuple):
     Attributes:
         of: By setting and task, the share of runs that solved it (`mean`) and their number (`size`).
         ungraded: By setting, the number of omitted runs.
-        losses: By setting.
+        losses: The lost calls, by setting.
     """
 
     of: dict[Any, pandas.DataFrame]

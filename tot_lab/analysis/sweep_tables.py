@@ -199,8 +199,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - setting: category, the setting's label, with all labels of the sweep in order
     - strategy: category, the strategy's kind
     - a column for each setting that differs between the strategies, by its path (`search.width`,
-      `search.exploration`; `answer_setting` if the name is one of this list): Int64, Float64, boolean or
-      category. NA if a strategy has no such setting or it is `None`
+      `search.exploration`; `answer_setting` if this list has a column of that name): Int64, Float64,
+      boolean or category. NA if a strategy has no such setting or it is `None`
     - domain: category; task: category, the question, shortened to 60 characters (`sweep.tasks[task]` is the
       task with its whole `question` and its `id`); task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
@@ -277,7 +277,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
 def _tokens_by_role(
     tokens: Sequence[dict[str, tuple[int | None, int | None]] | None],
 ) -> dict[str, tuple[str, list[int | None]]]:
-    """The columns of tokens for each role of which any of the runs made a call."""
+    """The columns of tokens for each role for which any run made a call."""
     roles = [role for role in (*ROLES, OTHER) if any(role in known for known in tokens if known)]
     return {
         f"{role}_{name}": (
@@ -369,7 +369,7 @@ def warned(sweep: Sweep) -> str:
 
 
 def _doubts(sweep: Sweep) -> Iterator[str]:
-    """Yield each doubt about the runs, and about how many of them."""
+    """Yield each doubt about the runs, with the number of runs that it concerns."""
     found: dict[str, list[Doubt]] = {}
     for row in (sweep.rows[cell.run_id] for cell in sweep.cells if cell.run_id in sweep.rows):
         ended = [Doubt(describe_stop(row.stop))] if row.stop and halts(row.stop) and not row.error else []
@@ -459,7 +459,7 @@ def text(sweep: Sweep) -> str:
 
 
 def html(sweep: Sweep, under_way: str = "") -> str:
-    """Return the sweep as an HTML table. One that is `under_way` has no intervals yet."""
+    """Return the sweep as an HTML table. It has no intervals while the sweep runs (`under_way`)."""
     rates = {} if under_way else rates_of(df(sweep))
     head = "".join(f"<th>{word}</th>" for word in (*_HEADS, ""))
     rows = "".join(

@@ -40,7 +40,7 @@ def is_sweep(runs: Any) -> bool:
 def placed(runs: Any, taker: str) -> Iterator[Placed]:
     """Yield the runs of a sweep, each read when it is reached, of an iterable, or the given run.
 
-    `taker` is the function that goes through them. Its progress is shown if it takes more than two seconds.
+    `taker` is the name of the function that reads the runs. Its progress is shown after two seconds.
 
     Raises:
         TypeError: For anything else.
@@ -76,10 +76,11 @@ def placed(runs: Any, taker: str) -> Iterator[Placed]:
 
 
 def _label(question: str, choices: str, origin: str, alike: dict[str, tuple[str, set[str]]]) -> str:
-    """Return the label of a further task with `question`, and add it to `alike`.
+    """Return the label of a further task with `question`, and add the task to `alike`.
 
-    `alike` holds the choices and the origins of each label. A task shares the label of a task from elsewhere
-    that has the same choices, or else the label without a number. Otherwise it gets the next number.
+    `alike` holds the choices and the origins of the tasks with each label. Tasks of the same origin never
+    share a label. A task gets a label with the same choices, or else the label without a number, if it may
+    share it, and otherwise the next number.
     """
     free = {label: known for label, (known, origins) in alike.items() if origin not in origins}
     label = next((label for label, known in free.items() if known == choices), question)
@@ -90,7 +91,7 @@ def _label(question: str, choices: str, origin: str, alike: dict[str, tuple[str,
 
 
 def _identity(run: Run) -> tuple[str, str, str]:
-    """Return a key of the task of a run among tasks with its question, its choices, and where it comes from.
+    """Return a key that tells a run's task from others with its question, its choices, and its origin.
 
     The task of an imported run also holds facts about that run, such as the grade of its answer and the id of
     the trace. Besides the question, only its choices belong to the task.

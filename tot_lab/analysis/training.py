@@ -36,12 +36,12 @@ SEPARATOR = "\n\n"
 
 
 class Label(NamedTuple):
-    """What is known of a thought.
+    """The label of a thought: whether a right answer can be reached from it.
 
     Attributes:
         value: The mean grade of the answers below, 0 to 1, or 1.0 or 0.0 by a person or the domain.
         right: Whether a right answer can be reached.
-        source: What knows it: `person`, `domain` or `leaves`.
+        source: Where the label comes from: `person`, `domain` or `leaves`.
     """
 
     value: float
@@ -71,7 +71,7 @@ class Labelled:
         return SEPARATOR.join([self.run.question, *self.run.header.task.get("steps", ())])
 
     def steps(self, id: str) -> list[Step]:
-        """Return the steps of the path to a thought. An open thought is one step with the next one."""
+        """Return the steps of the path to a thought. An open thought and the next one are a single step."""
         tree, steps, is_open = self.run.tree, list[Step](), False
         for node in tree.path(id)[1:]:
             if is_open:
@@ -405,7 +405,7 @@ def _labelled(runs: Any, taker: str) -> Iterator[Labelled]:
 
 @gc_paused()
 def _frame(rows: Iterator[tuple[Any, ...]], layout: int, **columns: str) -> pandas.DataFrame:
-    """Return rows as a frame. Of those with equal values in the first `layout` columns the first is kept."""
+    """Return rows as a frame. Of rows with equal values in the first `layout` columns, the first is kept."""
     kept: dict[str, tuple[Any, ...]] = {}
     for row in rows:
         kept.setdefault(repr(row[:layout]), row)

@@ -33,7 +33,7 @@ REPEATED = ("right_not_chosen", "unsolvable", "good_pruned", "cut_short")
 
 @gc_paused()
 def diagnose(run: Run) -> Diagnosis:
-    """Find what the record of a run shows to be wrong. The run need not be finished.
+    """Find the problems of a run that its record shows. The run need not be finished.
 
     Kinds of findings:
 
@@ -71,7 +71,7 @@ def diagnose(run: Run) -> Diagnosis:
 
 
 def blame_and_findings(run: Run) -> tuple[Blamed | None, Diagnosis]:
-    """Return what is to blame for a failed run, and the findings about the run."""
+    """Return the component to blame for a failed run, and the findings about the run."""
     lost = _lost(run)
     if lost is None:
         return None, seen_at_once(run)
@@ -102,7 +102,7 @@ def _lost(run: Run, *, asking: bool | None = None) -> tuple[Blamed, Finding] | N
 
 
 def blame_and_reason(labels: Labels) -> tuple[Blamed, Finding]:
-    """Return what is to blame for a failed run, and the sentence that says so, which begins with it."""
+    """Return the component to blame for a failed run, and the finding that says so."""
     blamed = labels.blame()
     why = _reason(labels.run, blamed)
     nodes = tuple(node.id for node in why.nodes)
@@ -112,7 +112,7 @@ def blame_and_reason(labels: Labels) -> tuple[Blamed, Finding]:
 
 
 class _Reason(NamedTuple):
-    """Who is to blame, what it did, and the thoughts that show it. `None` blames nobody anew."""
+    """Who is to blame, what it did, and the thoughts that show it. `on=None` keeps the earlier blame."""
 
     on: Blame | None
     text: str
@@ -147,7 +147,7 @@ def _reason(run: Run, blamed: Blamed) -> _Reason:
 
 
 def _accepted(run: Run) -> _Reason | None:
-    """Return whose score made a search accept a wrong answer, if one did."""
+    """Return who scored a wrong answer so high that the search accepted it. `None` if none was accepted."""
     best = run.best
     if run.stop_reason != "solved" or best is None or not _scored(best):
         return None
@@ -159,14 +159,14 @@ def _accepted(run: Run) -> _Reason | None:
 
 
 def _hope(run: Run, nodes: Sequence[Node]) -> str:
-    """Return what was lost with thoughts from which a right answer could be reached."""
+    """Return a relative clause about good thoughts: that they are right, or could lead to a right answer."""
     if _are_right(run, nodes):
         return "which is right" if len(nodes) == 1 else "which are right"
     return "which could still lead to a right answer"
 
 
 def _above(run: Run, good: Sequence[Node]) -> str:
-    """Return how many thoughts that had been evaluated by then scored above all of `good`, "" without any."""
+    """Return how many evaluated thoughts scored above all of `good`, as a sentence. "" if none did."""
     if not all(map(judged, good)):
         return ""
     most = max(node.rank for node in good)
@@ -175,7 +175,7 @@ def _above(run: Run, good: Sequence[Node]) -> str:
 
 
 def _are_right(run: Run, good: Sequence[Node]) -> bool:
-    """Return whether thoughts from which a right answer could be reached are right answers."""
+    """Return whether all of `good` are right answers, not only thoughts that could lead to one."""
     task = run.task
     answers = [None if task is None else task.domain.answer(task, run.steps(node.id)) for node in good]
     return all(answer is not None and run.grades([answer]) == [1.0] for answer in answers)
@@ -258,9 +258,9 @@ class _Scores:
         return found
 
     def blame(self, node: Node) -> str:
-        """Return what explains that a thought was pruned: the `evaluator`, the `search`, since no thought
-        that was kept on the level scored higher, or the scores of a person, that of the thought itself
-        (`lowered`) or those of others (`raised`).
+        """Return the cause of pruning a thought: the `evaluator`; the `search`, if no thought that was kept
+        on the level scored higher; or a person, who changed the score of the thought itself
+        (`lowered`) or those of other thoughts (`raised`).
         """
         place = self.pruned.get(node.id)
         own = None if place is None else self.at(node.id, place)
@@ -282,7 +282,7 @@ def _value(event: Scored | None) -> float:
 
 
 def _not_proposed(run: Run, ends: Sequence[Node]) -> _Reason:
-    """Return what the proposer made of the last thoughts from which a right answer could be reached."""
+    """Return why no child of `ends`, the last good thoughts, could still lead to a right answer."""
     children = [run.tree[id] for node in ends for id in node.children]
     if not children:
         return _Reason("proposer", f"no thought could be read from its replies at {_ids(ends)}.", ends)
@@ -311,12 +311,12 @@ def _right_at(nodes: Sequence[Node]) -> _Reason:
 
 
 def _not_chosen(run: Run, right: Sequence[Node]) -> _Reason:
-    """Return why another answer than the right ones was given, as far as their scores tell."""
+    """Return why none of the `right` answers was given, as far as the scores show it."""
     return _misjudged(run, right) or _right_at(right)
 
 
 def _misjudged(run: Run, right: Sequence[Node]) -> _Reason | None:
-    """Return that right answers scored no higher than the given one, if that is known."""
+    """Return the reason that right answers scored no higher than the given one, or `None`."""
     given = run.best
     if given is None or given.score is None or not all(map(_scored, [given, *right])):
         return None
@@ -394,8 +394,8 @@ def _shown_by_tools(run: Run) -> _Reason | None:
 
 
 def _shown_by_grades(run: Run) -> _Reason | None:
-    """Return what the grades of several answers tell that were written and judged. `None` if fewer than two
-    were, they cannot be graded, or the model was asked for steps of an answer.
+    """Return the reason that the grades of several judged answers show. `None` for fewer than two such
+    answers, if they cannot be graded, or if the model was asked for steps of an answer.
     """
     task = run.task
     purposes = {row.call.purpose for row in calls_of(run)} - {"branch"}
@@ -420,7 +420,7 @@ def _shown_by_grades(run: Run) -> _Reason | None:
 
 
 def _interruption(run: Run) -> str:
-    """Return which limit or budget ended the run, or that it was cancelled, "" otherwise."""
+    """Return which limit or budget ended the run, or that it was cancelled. "" otherwise."""
     stop = run.stop_reason or ""
     interrupted = stop.startswith(("budget:", "limit:")) or stop == "cancelled"
     return f"the run {describe_stop(stop)}" if interrupted else ""

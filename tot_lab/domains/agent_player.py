@@ -1,7 +1,7 @@
 """A simulated agent that plans, calls tools, criticises and searches, without a key or a network.
 
 It reads only the text of the prompt: the problem (of the domains `word_sums`, `multi_hop` and `game24`), and
-the values known from steps, results of tools, a plan or lessons. The agent finds any other value correctly
+the values known from steps, results of tools, a plan or lessons. The agent finds every other value correctly
 with probability `unaided`, and chooses the right step with probability `skill`. A prompt of a domain is
 recognised by its closing words, a prompt of a strategy by the purpose of the call.
 """
@@ -228,7 +228,6 @@ def _known_values(chain: _Chain, text: str) -> list[str]:
 
 
 def _true_values(chain: _Chain) -> list[str]:
-    """Return all right values."""
     known: list[str] = []
     while len(known) < chain.count:
         known.append(chain.value(len(known), known))
@@ -531,7 +530,7 @@ class _Responder(Responder["SimAgent"]):
     # The Game of 24, played by `SimGame24`.
 
     def refuse(self) -> str | Sequence[TokenLogprob]:
-        """Return the reply of `SimGame24`, if the prompt is about the Game of 24."""
+        """Return the reply of `SimGame24` if the prompt is about the Game of 24, else `unknown`."""
         call, text, random, agent = self.call, self.text, self.random, self.player
         hand = _HAND.search(text)
         player = SimGame24(skill=agent.skill, noise=agent.noise, garble=agent.garble)

@@ -1,7 +1,7 @@
-"""Published formats of tasks: how a row of each becomes a task.
+"""Published formats of tasks, each with the function that makes a task of a row.
 
 A format is a function of a `Row`. To add one, write the function and add its line to `tot_lab.core.registry`.
-No data of these sets is part of this package.
+The data sets themselves are not part of this package.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def arc(row: Row) -> Task:
 
 
 def arc_agi(row: Row) -> Task:
-    """ARC-AGI, which is another set than `arc` (GitHub `fchollet/ARC-AGI`, `arcprize/ARC-AGI-2`).
+    """ARC-AGI, which is another data set than `arc` (GitHub `fchollet/ARC-AGI`, `arcprize/ARC-AGI-2`).
 
     Fields `train` and `test`, which are lists of pairs of grids `input` and `output`, and `id`. The answer
     consists of the output grids of `test`, in their order.

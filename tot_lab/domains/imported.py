@@ -1,4 +1,4 @@
-"""Questions of imported logs. A log says how right its own answers are; nothing else is known about them."""
+"""Questions of imported logs. A log may grade its own answers. Other answers cannot be graded."""
 
 from __future__ import annotations
 

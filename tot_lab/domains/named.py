@@ -23,7 +23,7 @@ def domain_names() -> list[str]:
 
 
 def factory_of(domain: str) -> Callable[..., Task]:
-    """The function that makes tasks of a domain: its own, or one that takes a question and settings.
+    """The function that makes tasks of a domain: its own, or else a function of a question and settings.
 
     Raises:
         ValueError: If there is no such domain, or its package cannot be imported.
@@ -58,6 +58,6 @@ def examples_of(domain: str, most: int) -> list[Task]:
     make = class_of(domain, Domain).example_tasks()
     if make is not None:
         for count in range(most, 0, -1):
-            with suppress(ValueError):  # it has fewer
+            with suppress(ValueError):  # the domain has fewer
                 return make(count)
     return []

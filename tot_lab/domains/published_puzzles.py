@@ -1,8 +1,8 @@
 """The 8-puzzle and the 2×2 cube of "Everything of Thoughts" (Ding et al. 2023), for its published logs.
 
 A step is one move. A path may end with a reply that states the answer. The logs do not hold the prompts that
-were sent. The prompts here hold only what the reply depends on, the state and for a value the last move:
-`tl.counterfactual` finds recorded replies by them.
+were sent. The prompts here hold only the data on which the reply depends: the state and, for a value, the
+last move. `tl.counterfactual` finds recorded replies by these prompts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PublishedPuzzle(Domain):
     that solves the puzzle is right."""
 
     statements: ClassVar[tuple[re.Pattern[str], ...]]
-    """Each matches an answer in a reply, and its group the moves. The first that matches a reply counts."""
+    """Patterns of an answer in a reply, whose group matches the moves. The first that matches counts."""
 
     moves: ClassVar[frozenset[str]]
     """The names of the moves."""
@@ -49,7 +49,7 @@ class PublishedPuzzle(Domain):
 
     @abstractmethod
     def moves_in(self, text: str) -> list[str]:
-        """The words of a sequence of moves, which need not be moves."""
+        """The words of a sequence of moves, also those that are not moves."""
 
     def stated(self, text: str) -> list[re.Match[str]]:
         """The answers that a reply states."""
@@ -247,7 +247,7 @@ Vector: TypeAlias = tuple[int, ...]
 
 
 def _stickers() -> list[tuple[Vector, Vector]]:
-    """The corner that each sticker is on, and where it looks."""
+    """The corner that each sticker is on, and the direction that the sticker faces."""
     signs = product((-1, 1), (-1, 1))
     rows = list(signs)
     return [
@@ -349,7 +349,7 @@ _FIXED = ((14, 3), (18, 4), (23, 5))
 
 
 def _named(state: State) -> State:
-    """A state with the colours of `SOLVED_CUBE`, by those of the fixed corner and of the faces opposite.
+    """A state whose colours are renamed so that its fixed corner has the colours of `SOLVED_CUBE`.
 
     Colours are 0 to 5 as in the logs, where 0 and 3, 1 and 4, and 2 and 5 are opposite.
     """

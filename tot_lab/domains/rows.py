@@ -17,7 +17,7 @@ _Located = tuple[str, Any]  # the location of a row, and its value
 
 
 class Row:
-    """A row of a task file. Errors name the field, and those of nested objects by their path."""
+    """A row of a task file. Errors name the field, or its path in nested objects."""
 
     def __init__(self, fields: Mapping[str, Any], path: str = "") -> None:
         self.fields = fields
@@ -37,14 +37,14 @@ class Row:
         if isinstance(value, list):
             value = [one.tolist() if hasattr(one, "tolist") else one for one in value]
         blank = value is None or (isinstance(value, float) and math.isnan(value))
-        return "" if blank or type(value).__name__ in ("NAType", "NaTType") else value  # those of pandas
+        return "" if blank or type(value).__name__ in ("NAType", "NaTType") else value  # NA and NaT of pandas
 
     def first(self, *names: str) -> str:
         """Return the first of `names` that the row has, or else the first name."""
         return next((name for name in names if name in self), names[0])
 
     def text(self, *names: str) -> str:
-        """Return the text of the first of `names` that the row has. Without text it is an error."""
+        """Return the text of the first of `names` that the row has. A field without text raises an error."""
         name = self.first(*names)
         value = self[name]
         if not isinstance(value, str):
@@ -135,7 +135,7 @@ def _json_lines(name: str, text: str) -> Iterator[_Located]:
 def _json_list(name: str, text: str) -> Iterator[_Located]:
     first, _, rest = text.strip().partition("\n")
     if first.startswith("{") and first.rstrip().endswith("}") and rest.strip().startswith("{"):
-        yield from _json_lines(name, text)  # as the hubs name JSON Lines too
+        yield from _json_lines(name, text)  # hubs use the suffix `.json` for JSON Lines too
         return
     found = _json(name, text)
     if isinstance(found, dict):

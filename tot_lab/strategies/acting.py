@@ -88,7 +88,8 @@ class AvailableTools(NamedTuple):
     results: list[str]
 
     def by_own_name(self, quantities: Mapping[str, int]) -> dict[str, int]:
-        """`quantities` by the tools' own names. Raises ValueError if two names stand for the same tool."""
+        """`quantities` with the tools' own names as keys. Raises ValueError if two names stand for the same
+        tool."""
         named = {self.known.get(tool_name(name), name): count for name, count in quantities.items()}
         if len(named) < len(quantities):
             raise ValueError(f"two names stand for the same tool: got {', '.join(quantities)}")
@@ -130,17 +131,17 @@ class ToolLimits(Part):
     """Characters of a tool's result that the model is shown. The record keeps the whole result."""
 
     overflow: Literal["cut", "more"] = "cut"
-    """What happens to a longer result. `cut` truncates it; `more` lets the model read the rest piece by piece
+    """How a longer result is shown. `cut` truncates it; `more` lets the model read the rest piece by piece
     with a tool named `more`, which this strategy adds."""
 
     transform_result: UserFunction | None = None
-    """A function `(tool, result) -> text` that makes what the model is shown of a successful result, such as
-    the first rows of a table. It may be async. It runs as a recorded call with the purpose `transform`. If it
-    fails, the result itself is shown. The record and the tool `more` have the whole result. `None` means the
-    lab's function (`tl.Lab(transform_result=…)`), if it has one."""
+    """A function `(tool, result) -> text` whose text the model is shown in place of a successful result, such
+    as the first rows of a table. It may be async. It runs as a recorded call with the purpose `transform`. If
+    it fails, the result itself is shown. The record and the tool `more` have the whole result. `None` means
+    the lab's function (`tl.Lab(transform_result=…)`), if it has one."""
 
     def settings(self) -> dict[str, Any]:
-        """As for any part. Limits that are `None` are omitted, as in older records."""
+        """The settings of the part. Limits that are `None` are omitted, as in older records."""
         unset = {name for name in ToolLimits.model_fields if getattr(self, name) is None}
         return {name: value for name, value in super().settings().items() if name not in unset}
 
@@ -150,7 +151,8 @@ class ToolLimits(Part):
         return tool_call(node, name, arguments, sample_index, limits=limits)
 
     def transformed(self, call: Call, tool: str, reply: Reply) -> Thinking[str | None]:
-        """What `transform_result` makes of the reply to `call`. `None` shows the result itself."""
+        """The text that `transform_result` returns for the reply to `call`. `None` means that the result
+        itself is shown."""
         if self.transform_result is None or reply.error is not None:
             return None
         name = self.transform_result.name
@@ -189,7 +191,7 @@ class Acting(ToolLimits, Prompting):
 
     parallel: bool = True
     """Whether the tool calls of one turn run concurrently. If `False`, only the first call of a turn is
-    taken."""
+    carried out."""
 
     @field_validator("tools", mode="before")
     @classmethod
@@ -246,7 +248,7 @@ class Acting(ToolLimits, Prompting):
     def called_for_model(
         self, task: Task, available: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
     ) -> Thinking[list[Observation]]:
-        """Call tools that the question requests by name and that the model did not call, see
+        """Call tools that the question requests by name and that the model did not call; see
         `arguments_for_model`. The results become children of `at`.
         """
         calls = yield from self._calls_for_model(task, available, at, names, known)
@@ -264,7 +266,7 @@ class Acting(ToolLimits, Prompting):
 
     def arguments_for_model(self, task: Task, tool: ToolSpec, known: Sequence[str]) -> dict[str, str]:
         """The arguments of a tool that is called for the model: its required arguments are the question, and
-        an argument `context` is the context of the task with the results `known` since.
+        an argument `context` is the context of the task followed by `known`, the results so far.
         """
         given = dict.fromkeys(tool.parameters.get("required", []), task.question)
         if "context" in tool.parameters.get("properties", {}):
@@ -435,7 +437,7 @@ class Acting(ToolLimits, Prompting):
         return Observation(at, text, None, text)
 
     def _part(self, whole: str, number: int, start: int) -> str:
-        """The part of result `number` that the model is shown at once, from the character `start` on."""
+        """The part of result `number` that the model is shown in one reply, from the character `start` on."""
         end = start + self.max_result_characters
         if self.overflow == "cut":
             return shortened(whole, end)

@@ -5,7 +5,8 @@ Agents").
     delegate  to the strategy of that kind
     fall back to the default strategy after a partial result
 
-Every choice is recorded: one note says what was chosen and why, a second one that the fallback ran.
+Every choice is recorded: a note names the choice and its reason, and a second note says that the fallback
+ran.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _WORDS: dict[TaskKind, tuple[str, ...]] = {
     "steps": ("multi-step", "clear multi-step"),
     "open": ("open-ended", "creative", "ToT"),
 }
-"""The source's other words for each kind of task."""
+"""Other words of the design for each kind of task."""
 
 SHORT = 40
 """The most words of a simple task."""
@@ -178,9 +179,10 @@ class Adaptive(Prompting):
     Calls: none if the routes or the rules decide, else 1, plus those of the chosen strategy; if its result is
     partial, also those of the default strategy.
 
-    The model's reply may name a kind, also in the source's words (`multi-step`, `open-ended`, `creative`), or
-    a strategy by its name here, its own or the source's (`tree-of-thought`), in any case and with any
-    separators. A reply that names none, or several, is recorded as unreadable, and `default` runs.
+    The model's reply may name a kind of task, also in the words of the design (`multi-step`, `open-ended`,
+    `creative`), or a strategy: by its key in `strategies`, its own name, or that of the design
+    (`tree-of-thought`). Case and separators do not matter. A reply that names none, or several, is recorded
+    as unreadable, and `default` runs.
 
     The choice is recorded as a note, which `tl.stats.routed(run)` reads.
     """
@@ -201,8 +203,8 @@ class Adaptive(Prompting):
     `tl.stats.calibrate_router` derives routes from a sweep."""
 
     default: str = "reactive"
-    """The strategy for tasks without a route. It also runs after a partial result: one that stagnated,
-    reached a limit, or has no answer.
+    """The strategy for tasks without a route. It also runs after a partial result: the chosen
+    strategy stagnated, reached a limit, or gave no answer.
     """
 
     enabled: bool = True
@@ -309,7 +311,7 @@ class Adaptive(Prompting):
         )
 
     def _names(self) -> dict[str, Choice]:
-        """What a reply of the model may name: a kind of task, or a strategy by its name here or its own."""
+        """The choice for each name in a reply: a kind of task, or a strategy by any of its names."""
         kinds = {kind: Choice(self._of(kind), kind, "model", "the rules did not decide") for kind in KINDS}
         named = {choice.strategy: choice for choice in reversed(kinds.values())}
         names: dict[str, list[Choice]] = {}

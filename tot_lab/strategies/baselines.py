@@ -22,7 +22,7 @@ from tot_lab.strategies.voting import choose, choose_by_vote
 
 
 class OneAnswer(Prompting):
-    """Ask for the answer at once (input-output prompting).
+    """Ask for the answer directly, without reasoning (input-output prompting).
 
     Best for questions that the model knows, and as the floor of a comparison. Trade-off: no room for
     intermediate steps. Calls: 1.
@@ -55,7 +55,7 @@ class ChainOfThought(Prompting):
 
 
 class JudgedAttempts(Prompting):
-    """Base of strategies that run another one several times and score each attempt."""
+    """Base of strategies that run another strategy several times and score each attempt."""
 
     kind: ClassVar[str] = ""
 
@@ -170,7 +170,7 @@ def baselines(attempts: int = 5, **sampling: Any) -> dict[str, Strategy]:
         await lab.sweep({**tl.baselines(), "ToT": tl.TreeOfThoughts()}, tasks)
 
     Args:
-        attempts: Chains of the last two.
+        attempts: Number of chains for the last two baselines.
         sampling: Settings shared by all, such as `temperature=0.7`.
     """
     chain = ChainOfThought(**sampling)
@@ -199,5 +199,5 @@ def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -
 
 
 def _worth(answer: Answer) -> tuple[bool, float]:
-    """Sort key: answers before none, scored ones before unscored ones, then by score."""
+    """Sort key: attempts without an answer lowest, then those without a score, then by score."""
     return bool(answer.text), -1.0 if answer.score is None else answer.score

@@ -28,7 +28,7 @@ class BudgetForcing(Prompting):
 
     References:
         Muennighoff et al. 2025, s1: Simple test-time scaling, arXiv:2501.19393, section 3.1. The paper
-        replaces the delimiter that ends the thinking; here the reply as a whole goes on.
+        replaces the delimiter that ends the thinking. Here the text is appended to the whole reply.
     """
 
     scale: ClassVar[str] = "waits"
@@ -37,7 +37,7 @@ class BudgetForcing(Prompting):
     """How often the reply is continued."""
 
     word: str = "Wait"
-    """What is appended."""
+    """The text that is appended to the reply."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

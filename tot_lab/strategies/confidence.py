@@ -11,13 +11,13 @@ from itertools import accumulate
 from typing import Literal, TypeAlias
 
 ALTERNATIVES = 20
-"""Number of requested log-probabilities, the most that OpenAI reports."""
+"""Alternatives per token whose log-probabilities are requested, the most that OpenAI reports."""
 
 Confidence: TypeAlias = Literal["lowest", "bottom", "tail", "mean"]
 
 
 def confidence_of(tokens: Sequence[float], kind: Confidence, group: int) -> float:
-    """The confidence of a text from those of its tokens. 0 if there are none."""
+    """The confidence of a text, computed from the confidences of its tokens. 0 if there are none."""
     if not tokens:
         return 0.0
     if kind in ("mean", "tail"):
@@ -31,7 +31,7 @@ def confidence_of(tokens: Sequence[float], kind: Confidence, group: int) -> floa
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which the share of `values` lies, interpolated. 0 if there are none."""
+    """The value below which the fraction `share` of `values` lies, interpolated. 0 if there are none."""
     if not values:
         return 0.0
     ranked, place = sorted(values), share * (len(values) - 1)

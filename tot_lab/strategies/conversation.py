@@ -70,7 +70,7 @@ def text_tool_calls(
         at: The thought of the reply. Call ids are derived from it (`text-0-1-0`, …), so they are unique in a
             run.
         without_arguments: The tools that require no arguments. An object that holds nothing but the name of
-            one is a call, too.
+            such a tool is a call, too.
     """
     if not any(name in text for name in _NAMES):
         return TextToolCalls(text.strip())
@@ -105,7 +105,7 @@ def text_tool_calls(
 
 
 def _cut_off(text: str) -> bool:
-    """Whether malformed JSON lacks more than closing brackets."""
+    """Whether malformed JSON is cut off inside a value, so that more than closing brackets is missing."""
     return bool(_BEGUN.search(text)) or any("" in match.groups() for match in _STRING.finditer(text))
 
 
@@ -266,8 +266,8 @@ def exchange(turn: Turn, observations: Sequence[Observation]) -> list[Message]:
 
 
 def with_hints(talk: Sequence[Message], hints: Sequence[str]) -> list[Message]:
-    """Append `hints` for the model. They extend a last user message, since some models reject two in a
-    row.
+    """Append `hints` for the model. If the last message is the user's, they become part of it, since some
+    models reject two user messages in a row.
     """
     if not hints:
         return list(talk)
@@ -286,7 +286,7 @@ def halt_in(observations: Sequence[Observation]) -> str | None:
 
 
 def shortened(text: str, most: int) -> str:
-    """The first `most` characters of `text`, and the number of further ones."""
+    """The first `most` characters of `text`, followed by the number of omitted ones."""
     more = len(text) - most
     return text if more <= 0 else f"{text[:most]}\n… ({more:,} more characters are not shown)"
 
@@ -329,7 +329,7 @@ def turn_of(
 ) -> Turn:
     """Read a reply: its text, and its tool calls, native or written as JSON text.
 
-    Malformed arguments of native calls are repaired. What cannot be repaired stays as it is.
+    Malformed arguments of native calls are repaired. Arguments that cannot be repaired stay as they are.
     """
     if not reply.tool_calls:
         bare = [tool["name"] for tool in offered if not tool["parameters"].get("required")]
@@ -364,8 +364,8 @@ def turn_of(
 def as_recorded(
     turn: Turn, thought: Thought, known: Mapping[str, str], offered: Sequence[Mapping[str, Any]] = ()
 ) -> Turn:
-    """`turn`, or the turn that a person wrote in its place, with calls as JSON or in the form that thoughts
-    show.
+    """`turn`, or the turn that a person wrote in its place. A person may write calls as JSON, or in the form
+    that thoughts show.
     """
     if thought.text == text_of(turn):
         return turn

@@ -26,8 +26,8 @@ class Debate(Prompting):
     Best for questions whose mistakes a reader notices. Trade-off: agents with one model tend to agree too
     soon. Calls: `agents` · `rounds`.
 
-    The first thought of agent k is `at.k`; each later one is the child of its last, and its sources are the
-    thoughts that it was shown.
+    The first thought of agent k is `at.k`. Each later thought of the agent is a child of the one before, and
+    its sources are the thoughts of others that the agent was shown.
 
     References:
         Du et al. 2023, Improving Factuality and Reasoning in Language Models through Multiagent Debate,

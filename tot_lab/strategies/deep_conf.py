@@ -25,10 +25,10 @@ from tot_lab.strategies.voting import choose_by_vote, votes_of
 class DeepConf(Prompting):
     """Sample several chains of thought, and let the most confident ones vote, weighted by their confidence.
 
-    The confidence of a token is minus the mean log-probability of its reported alternatives. Of a chain it is
-    that of its groups of tokens, as `confidence` says. The model must report log-probabilities; a chain
-    without them does not vote, and a note `score.missing` says why. If no chain may vote, all answers count
-    the same.
+    The confidence of a token is minus the mean log-probability of its reported alternatives. The confidence
+    of a chain is computed from groups of its tokens, as `confidence` says. The model must report
+    log-probabilities; a chain without them does not vote, and a note `score.missing` says why. If no chain
+    may vote, all answers count the same.
 
     Best for long reasoning whose weak passages show in the probabilities. Trade-off: only endpoints that
     report log-probabilities. Calls: `attempts`.
@@ -46,7 +46,7 @@ class DeepConf(Prompting):
 
     confidence: Confidence = "tail"
     """The confidence of a chain: of its least confident group (`lowest`), the mean of the tenth of its groups
-    with the least confidence (`bottom`), that of its last group (`tail`), or the mean of all tokens.
+    with the least confidence (`bottom`), that of its last group (`tail`), or that of all tokens (`mean`).
     """
 
     group: Annotated[int, Field(ge=1)] = 2048
@@ -94,12 +94,12 @@ class DeepConf(Prompting):
 
 
 class DeepConfOnline(DeepConf):
-    """DeepConf that sets the bar by the first chains, and stops when the votes agree.
+    """DeepConf that sets a bar of confidence by the first chains, and stops when the votes agree.
 
-    The bar is the confidence that the share `top` of the first `warmup` chains reach, those without
-    log-probabilities left out. Further chains run
-    `batch` at a time, and those below the bar do not vote. A call cannot be ended by its confidence: a chain
-    below the bar is paid in full, and what is saved are whole chains.
+    The bar is the confidence that the share `top` of the first `warmup` chains reach, without counting chains
+    that lack log-probabilities. Further chains run `batch` at a time, and those below the bar do not vote. A
+    call cannot be ended by its confidence: a chain below the bar is paid in full, so only the chains that are
+    not started are saved.
 
     Best for easy and hard questions mixed. Trade-off: the batches run one after the other. Calls: at most
     `attempts`, at least `warmup`.
@@ -158,7 +158,7 @@ class _Chain(NamedTuple):
 
     @property
     def weight(self) -> float:
-        """What its vote counts."""
+        """The weight of its vote."""
         return self.confidence or 0.0
 
     def votes_above(self, bar: float) -> bool:

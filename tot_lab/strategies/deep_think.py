@@ -47,8 +47,8 @@ from tot_lab.strategies.structured import Structured, Tier, ask_json, described,
 M = TypeVar("M", bound=BaseModel)
 
 Show: TypeAlias = Callable[[str, str, str], str]
-"""Returns what a prompt shows of a text of an earlier phase. Called with what the text is, the id of its
-branch (or ""), and the text."""
+"""A function that returns the part of a text of an earlier phase that a prompt shows. Its arguments are the
+name of the text (such as `solution`), the id of its branch (or ""), and the text."""
 
 ASSUMED = 3.0
 """The assumed confidence, out of 10, of a reply that could not be read."""
@@ -71,7 +71,7 @@ FORMS: dict[str, type[ReplyModel]] = {
     "develop": Development,
     "converge": Convergence,
 }
-"""The form of the replies of each phase."""
+"""The type of the replies of each phase."""
 
 SLOTS = Slots("deep think", 4)
 """Calls in flight of all runs of Deep Think in this process.
@@ -103,16 +103,16 @@ class DeepThink(Prompting):
     `tl.presets.deep_think_quick`, `_balanced`, `_thorough`, `_maximum`. Results of research belong in the
     task's `context`. All runs of a process together have at most 4 calls of Deep Think in flight.
 
-    An approach is a child of the most confident synthesis so far, and its solution is its child. A synthesis
-    is a child of the best solution; its `source` names the solutions whose ideas it uses. The answer is the
-    synthesis of the iteration with the highest confidence, of equal ones the later. Its score is that
-    confidence / 10, or `None` if the confidence was assumed.
+    An approach is a child of the most confident synthesis so far, and a solution is a child of its approach.
+    A synthesis is a child of the best solution; its `source` names the solutions whose ideas it uses. The
+    answer is the synthesis of the iteration with the highest confidence, of equal ones the later. Its score
+    is that confidence / 10, or `None` if the confidence was assumed.
 
-    The texts of earlier phases in one prompt fill at most three quarters of what the task and the
-    instructions leave of the context window (`tl.Task.context_window`), or a quarter of the window if that is
-    more; the longest are shortened if they do not fit. If the window is not known, each text has at most
-    8,000 characters. Each cut is a note `deep_think.shortened`, a line of the report, and a finding of
-    `tl.diagnose`.
+    In each prompt, the texts of earlier phases fill at most three quarters of the context window
+    (`tl.Task.context_window`) that the task and the instructions leave free, or a quarter of the whole window
+    if that is more; the longest are shortened if they do not fit. If the window is not known, each text has
+    at most 8,000 characters. Each cut is a note `deep_think.shortened`, a line of the report, and a finding
+    of `tl.diagnose`.
 
     Stops: `converged` (the model expects no improvement from another iteration), `solved` (a confidence of at
     least 9.5), `limit:iterations`, `limit:timeout`, and `limit:errors` if a later iteration failed and an
@@ -373,7 +373,7 @@ class _Iterations:
     def _ranked(
         self, base: str, solved: Sequence[ThoughtBranch], made: Judgement, whole: bool
     ) -> Thinking[list[ThoughtBranch]]:
-        """The branches with scores, best first; ties are broken by their own confidence.
+        """The branches with scores, best first; ties are broken by the confidence that DEVELOP stated.
 
         A partial judgement counts only if it covers every branch.
         """
@@ -533,7 +533,7 @@ class _Iterations:
         return max(sizes, default=0)
 
     def _best(self) -> IterationResult:
-        """The iteration that is the answer so far."""
+        """The iteration whose solution is the answer so far."""
         return max(self.past, key=_trust)
 
     def _ask_phase(
@@ -542,7 +542,7 @@ class _Iterations:
         """Make a call for JSON of type `form`. The second value is a stop reason if it failed.
 
         Args:
-            draw: Distinguishes iterations, which may repeat a prompt at one thought.
+            sample_index: Distinguishes iterations, which may repeat a prompt at one thought.
         """
         call, tier = self.by.call(at, purpose, prompt, sample_index), self.by.tier
         seconds = self.by.timeout
@@ -551,7 +551,7 @@ class _Iterations:
             ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing),
             slots=SLOTS,
         )
-        if result.schema_refused and purpose == "branch":  # the first call of a run: the others need not try
+        if result.schema_refused and purpose == "branch":  # the first call of a run: the others skip it
             self.schema = False
             call = self.by.call(at, purpose, prompt, _MAX_ITERATIONS)
             result = yield from with_timeout(

@@ -14,7 +14,7 @@ ANEW = (
     "Each approach must lead beyond what was found: it mends a weakness, joins what was best, or takes a way "
     "that nobody took."
 )
-"""What BRANCH asks for besides, from the second iteration on."""
+"""A further request of BRANCH, from the second iteration on."""
 
 DEVELOP = (
     "Solve it by the approach that stands at the end, and by no other. Go through four stages. Plan: the "
@@ -23,7 +23,7 @@ DEVELOP = (
     "from 0 to 10. The solution stands by itself: it is all that whoever set the task will read, in the form "
     "that the task asks for."
 )
-"""The approach follows the form of the JSON, so that all branches of an iteration share what is before it."""
+"""The approach stands at the end of the prompt, so that all branches of an iteration share a prefix."""
 
 CONVERGE = (
     "It was solved in {count} ways:\n\n{solutions}\n\n"

@@ -1,8 +1,7 @@
 """The results of Deep Think's iterations, and the JSON that its models write.
 
-Reading is strict about what decides and lenient about the rest. A reply is readable if it has what the next
-stage needs: an approach, a solution, a synthesis. Anything else that is missing or malformed is empty, and an
-unreadable number is `None` (Cogtrix, "Deep Think").
+A reply is readable if it has the text that the next stage needs: an approach, a solution or a synthesis. Any
+other text that is missing or malformed is empty, and an unreadable number is `None` (Cogtrix, "Deep Think").
 """
 
 from __future__ import annotations
@@ -77,14 +76,14 @@ class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
         iteration: Counted from 1.
         branches: Best first.
         best_solution: The synthesis, or the solution of the branch `from_branch` if there is no synthesis.
-        confidence: Confidence in it, 0 to 10.
-        node: The thought that holds it.
+        confidence: Confidence in `best_solution`, 0 to 10.
+        node: The thought that holds `best_solution`.
         synthesis_reasoning: The reasons for the synthesis.
-        taken: The ideas that it uses.
+        taken: The ideas of the branches that the synthesis uses.
         reflection_summary: Patterns, mistakes and omissions, one per line.
-        insights: What was learnt.
+        insights: The lessons of the iteration.
         should_continue: Whether the model would continue.
-        next_focus: What it would continue with.
+        next_focus: The subject that the model would continue with.
         assumed: Whether the confidence is a default, because the reply could not be read. It then decides
             nothing.
         beam: Ids of the branches that the next iteration builds on, best first.
@@ -109,7 +108,7 @@ class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
     from_branch: str = ""
 
 
-# What a model may write.
+# The types of replies.
 
 
 def _as_text(value: Any) -> str:
@@ -146,8 +145,8 @@ OutOfTen = Annotated[Annotated[float, Field(ge=0, le=10)] | None, BeforeValidato
 
 
 _SEVERAL: dict[str, Any] = {"minItems": 2}
-"""The description of a list in a schema. A small model returns one item if the example has one. One item is
-accepted too."""
+"""Part of the schema of a list. It makes the example show two items, because a small model copies the number
+of items. A single item is accepted too."""
 
 
 def _without_docstring(schema: dict[str, Any]) -> None:
@@ -156,8 +155,8 @@ def _without_docstring(schema: dict[str, Any]) -> None:
 
 
 class ReplyModel(BaseModel):
-    """A reply, or a part of one. Other keys than those asked for are passed over, and a list of one object
-    is that object."""
+    """A reply, or a part of one. Unknown keys are ignored, and a list of one object is read as that
+    object."""
 
     model_config = ConfigDict(extra="ignore", json_schema_extra=_without_docstring)
 
@@ -169,7 +168,7 @@ class ReplyModel(BaseModel):
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
-        """`value` in the form that is asked for, where another says the same."""
+        """Convert `value` from another accepted form to the requested one."""
         return value
 
 
@@ -183,8 +182,8 @@ class Approach(ReplyModel):
 
 
 class Approaches(ReplyModel):
-    """The reply to BRANCH. Also taken: the list alone, one approach alone, and an object whose one list has
-    another name."""
+    """The reply to BRANCH. Also accepted: the list alone, one approach alone, and an object whose one list
+    has another name."""
 
     branches: Annotated[list[Approach], BeforeValidator(_as_objects)] = Field(json_schema_extra=_SEVERAL)
 
@@ -229,9 +228,9 @@ class Development(ReplyModel):
 
 
 class Evaluation(ReplyModel):
-    """How one solution was judged. Also taken: the criteria below `scores`, and one score in their place.
+    """How one solution was judged. Also accepted: the criteria under the key `scores`, or a single score.
 
-    named: all that may name the solution, by key.
+    named: all values that may name the solution, by key.
     """
 
     name: Text = Field("", description="the name of the approach")
@@ -253,7 +252,7 @@ class Evaluation(ReplyModel):
             inner = made.pop(key, None)
             more = inner if isinstance(inner, dict) else {"overall": inner}
             made.update({name.lower(): one for name, one in more.items() if made.get(name.lower()) is None})
-        if made.get("overall") is None:  # one score below `scores`
+        if made.get("overall") is None:  # a single score under the key `scores`
             made["overall"] = made.pop("score", None)
         return made
 
@@ -265,9 +264,9 @@ class Evaluation(ReplyModel):
 
 
 class Reflection(ReplyModel):
-    """What an iteration teaches.
+    """The lessons of an iteration.
 
-    text: a reflection without the fields.
+    text: the whole reflection, if the model wrote it without fields.
     """
 
     patterns: Texts = Field([], description="what several solutions share")
@@ -289,14 +288,14 @@ class Reflection(ReplyModel):
 
 
 class Idea(ReplyModel):
-    """What was taken from one of the solutions."""
+    """An idea that was taken from one of the solutions."""
 
     name: Text = Field("", description="the name of the approach that it comes from")
     idea: Text = Field("", description="what was taken from it")
 
 
 class Synthesis(ReplyModel):
-    """One solution made from all."""
+    """One solution made from those of all branches."""
 
     solution: Annotated[Text, Field(min_length=1, description="the solution itself, whole")]
     reasoning: Text = Field("", description="how it answers each weakness that was found")
@@ -304,7 +303,7 @@ class Synthesis(ReplyModel):
 
 
 class Judgement(ReplyModel):
-    """What a reply to CONVERGE says of the solutions, with or without a synthesis.
+    """The judgement of the solutions in a reply to CONVERGE, with or without a synthesis.
 
     rescaled: how the scores were rescaled, "" if they were not.
     scale: a sentence that says what is uncertain about the scale of the scores, "" if nothing is.
@@ -332,7 +331,7 @@ class Convergence(Judgement):
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
-        """A synthesis may be its solution alone."""
+        """Accept a synthesis that is only the text of its solution."""
         if isinstance(value, dict) and isinstance(value.get("synthesis"), str):
             value = {**value, "synthesis": {"solution": value["synthesis"]}}
         return super()._meant(value)
@@ -352,13 +351,13 @@ _NUMBERS = (*CRITERIA, "overall", "confidence")
 
 
 def _out_of_ten(reply: dict[str, Any]) -> dict[str, Any]:
-    """A reply with its evaluations, and its numbers from 0 to 10."""
+    """A reply whose evaluations are in the requested form, with all numbers on the scale 0 to 10."""
     evaluations = []
     for named, one in judgements(reply.get("evaluations", reply.get("scores"))):
         made = Evaluation._meant(one if isinstance(one, dict) else {"score": one})
         evaluations.append(
             {**made, "confidence": None, "named": named}
-        )  # the reply's own is of the synthesis
+        )  # the confidence of the reply itself is about the synthesis
     scores, sure = _numbers(evaluations), _numbers([reply])
     numbers, scale = [*scores, *sure], ""
     most = _most(numbers if max(numbers, default=0) <= 1 else scores or sure)
@@ -372,9 +371,9 @@ def _out_of_ten(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def _most(numbers: Sequence[float]) -> int:
-    """The number that stands for 10 of 10; 0 = the numbers cannot be used.
+    """The top of the scale that the numbers are on: 1, 10 or 100. 0 means that the numbers cannot be used.
 
-    It is 100 when every number but 0 is above 10, and 1 when no number is above 1 and one is no whole number.
+    It is 100 if every number except 0 is above 10, and 1 if no number is above 1 and one is a fraction.
     """
     if any(number > 10 for number in numbers):
         return 100 if all(number == 0 or 10 < number <= 100 for number in numbers) else 0
@@ -389,6 +388,6 @@ def _numbers(given: Sequence[dict[str, Any]]) -> list[float]:
 
 
 def _scaled(given: dict[str, Any], most: int) -> dict[str, Any]:
-    """`given` with its plain numbers, of `most`, as numbers out of 10; 0 = they are not used."""
+    """`given` with its numbers rescaled from 0–`most` to 0–10. If `most` is 0, they become `None`."""
     numbers = {name: number for name in _NUMBERS if (number := plain_number(given.get(name))) is not None}
     return {**given, **{name: round(n * 10 / most, 9) if most else None for name, n in numbers.items()}}

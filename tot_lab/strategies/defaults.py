@@ -18,7 +18,7 @@ from tot_lab.strategies.thinking_level import ThinkingLevel, WithThinking
 
 
 class Profile(NamedTuple):
-    """What a model of one tier is shown.
+    """How much text a model of one tier is shown.
 
     Attributes:
         result: Characters of a tool's result.

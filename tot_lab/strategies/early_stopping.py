@@ -18,9 +18,9 @@ from tot_lab.strategies.voting import answer_key, choose_by_vote
 class EarlyStopping(SelfConsistency):
     """Self-consistency whose attempts run in windows, and which stops after a window with equal answers.
 
-    The answer is that of the window that agrees, and without one the most frequent of all attempts. A window
-    in which an attempt gives no answer does not agree, nor does a last one that is not full. In the published
-    code a window without any answer agrees, and attempts that fill no window are left out.
+    The answer is that of the window that agrees or, if no window does, the most frequent of all attempts. A
+    window in which an attempt gives no answer does not agree, nor does a last window that is not full. In the
+    published code, a window without any answer agrees, and attempts that fill no window are left out.
 
     Best for many easy questions with a few hard ones. Trade-off: the windows run one after the other. Calls:
     at most those of `SelfConsistency`, at least `window` times those of the strategy.

@@ -24,9 +24,8 @@ class ForestOfThoughts(Prompting):
     cannot be read, the most frequent answer wins, the first in case of a tie. The sampling settings are those
     of the judge.
 
-    Best for hard tasks whose searches often end in different answers. Trade-off: the trees of one batch run
-    at the same time, and batches one after the other. Calls: at most `trees` times those of the strategy,
-    and 1.
+    Best for hard tasks whose searches often end in different answers. Trade-off: batches of trees run one
+    after the other. Calls: at most `trees` times those of the strategy, and 1.
 
     References:
         Bi et al. 2025, Forest-of-Thought: Scaling Test-Time Compute for Enhancing LLM Reasoning,
@@ -48,7 +47,8 @@ class ForestOfThoughts(Prompting):
     """Trees that grow at the same time. Larger batches are faster, and may grow trees that are not needed."""
 
     min_score: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """A tree whose answer has a lower score takes no part. Above 0, so does one without a score."""
+    """A tree whose answer has a lower score takes no part. If it is above 0, answers without a score do not
+    either."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

@@ -5,8 +5,8 @@
     research   fetched pages are read again, whole, and quoted
     think      Deep Think, with all of this in its context
 
-The first stages can only add. A failure there is recorded in a note, and thinking continues without the
-result; only a refusal after which no further call is possible ends the run.
+The stages before `think` can only add to its context. A failure there is recorded in a note, and the run
+continues without the result; only a refusal after which no further call is possible ends it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.research import UNKNOWN_WINDOW, ResearchDelegate, ToolUse
 
 RAW = 4_000
-"""Characters of one tool result that the thinking strategy is shown, as in a tool loop."""
+"""Characters of each tool result that the thinking strategy is shown. Equal to the limit in a tool loop."""
 
 _GATHER = (
     "Gather what whoever solves the whole problem will need. Do not solve it. {what}\n"
@@ -65,7 +65,7 @@ class GatherThenThink(Prompting):
     those of `gatherer`, one for each page that is read again, and 1 if keywords do not decide the category.
     Without tools nothing is gathered, at no cost.
 
-    The category decides what to look for. For tool-heavy ones (code_analysis, debugging, bug_hunting,
+    The category decides what to look for. For tool-heavy categories (code_analysis, debugging, bug_hunting,
     security_audit, sysadmin, cloud_infra, qa_testing, devops, data_analysis, documentation, database,
     monitoring) its prompt asks the gatherer to use tools before it answers; for the others, if they help.
     The note `think.classified` records the category and how it was found, `think.gathered` what was gathered,
@@ -83,10 +83,10 @@ class GatherThenThink(Prompting):
     """The strategy that thinks."""
 
     gatherer: Strategy = ReAct()
-    """The strategy that gathers; it should be one that calls tools."""
+    """The strategy that gathers. It should call tools."""
 
     gather: bool = True
-    """Whether to gather. If `False`, the strategy starts at once."""
+    """Whether to gather. If `False`, only `strategy` runs."""
 
     research: Annotated[ResearchDelegate, Field(strict=False)] = ResearchDelegate()
     """How fetched pages are read again: a `tl.records.ResearchDelegate`, or its settings as a dict such as
@@ -105,7 +105,7 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            if not halts(gathered.stop_reason):  # the budget may be the gatherer's own; the next call shows
+            if not halts(gathered.stop_reason):  # the next call shows whose budget it was
                 allowed = self._within_gatherer(task)
                 found = yield from self.research.think(allowed, watch.uses, self, f"{at}.1", watch.model)
             task = self._with_findings(task, found, gathered.text, watch.uses)
@@ -194,7 +194,7 @@ class GatherThenThink(Prompting):
         return answer
 
     def _within_gatherer(self, task: Task) -> Task:
-        """`task` with the tools that the gatherer may call: an address that it found must not open others."""
+        """`task` with only the gatherer's tools: an address that it found must not lead to other tools."""
         if not isinstance(self.gatherer, Acting):
             return task
         allowed = self.gatherer.available_tools(task).tools

@@ -25,7 +25,7 @@ class MixtureOfAgents(Prompting):
     Best for several models with different strengths. Trade-off: long prompts. Calls: `agents` · `layers`
     + 1.
 
-    Agent k of layer l is the thought `at.(l · agents + k)`, and its sources are those that it has read.
+    Agent k of layer l is the thought `at.(l · agents + k)`, and its sources are the thoughts that it read.
 
     References:
         Wang et al. 2024, Mixture-of-Agents Enhances Large Language Model Capabilities, arXiv:2406.04692,
@@ -41,8 +41,8 @@ class MixtureOfAgents(Prompting):
     """Layers of agents before the aggregator."""
 
     models: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Names of models, or of roles of the lab: agent k has the k-th, and after the last the first again.
-    Empty means that of the strategy, whose samples then differ."""
+    """Names of models, or of roles of the lab. The agents of a layer take them in turn. Empty means the model
+    of the strategy: each agent is then a further sample of it."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
         step: The step, with its new status.
         node: The thought that holds its result.
         halt: The refusal after which no further call will be made.
-        preview: What the model is shown of the result. `None` means the result itself.
+        preview: The text that the model is shown in place of the result. `None` means the result itself.
         was_called: Whether the tool of a `tool_call` step was called, with or without success.
     """
 
@@ -236,7 +236,7 @@ class _Work:
         self.version = 0
         self.thoughts = 0
         self.called: Counter[str | None] = Counter()  # calls of tools in steps of their own
-        self.previews: dict[str, str] = {}  # what `transform_result` made of the results of steps, by step id
+        self.previews: dict[str, str] = {}  # texts by `transform_result` for results, by step id
         self.halt = ""
         self.held = Answer("", "")
 
@@ -278,7 +278,7 @@ class _Work:
 
     def _with_required(self, steps: list[PlanStep], required: Mapping[str, int]) -> Thinking[list[PlanStep]]:
         """Add the calls that the plan lacks. No argument is invented: in one further request, the model
-        writes those of tools without effects that take one text; composite steps choose those of other tools.
+        writes the arguments of tools without effects that take one text; composite steps choose the others.
         A tool that the task requests by name receives the task.
         """
         tools, task = self.available.tools, self.task
@@ -397,7 +397,7 @@ class _Work:
             if halts(error):
                 if step.type != "composite" or error == "cancelled":
                     return Outcome(step, halt=error)
-                break  # the budget may be that of the step alone; the next call shows
+                break  # the next call shows whether only the step's own budget is used up
         yield Decided(step.node, "failed", error)
         yield Note("plan.step_failed", step.node, _of(step, status="failed", error=error, retries=number))
         failed = step.changed(status="failed", error=error, retries=number)
@@ -457,8 +457,8 @@ class _Work:
         return task.domain.part(task, instruction, background)
 
     def _hinted(self, step: PlanStep, name: str) -> ToolSpec:
-        """A tool of a composite step. The plan can request its use by name, and no result that is inserted
-        into the instruction.
+        """A tool of a composite step. Only the plan can request its use by name, and not a result that is
+        inserted into the instruction.
         """
         spec = self.available.tools[name]
         used = spec.used_when_named and spec.is_requested_in(step.instruction or step.title)

@@ -18,14 +18,14 @@ stands for the whole result of s1, {{from_step:s1:summary}} for its first 500 ch
 {{from_step:s1:item:2}} for the second item that it lists."""
 
 REQUIREMENTS = "TOOL CALL REQUIREMENTS"
-"""Above the tools that a plan must call, with how often each."""
+"""Heading of the list of tools that a plan must call, each with its number of calls."""
 
 FURTHER_CALLS = (
     "Some tools must be called more often than the plan does. Write these further steps of the type "
     "tool_call and no others, each with arguments of its own. They are numbered on from the last one above, "
     "and can depend on those."
 )
-"""Above the tools that a plan calls too seldom, with how many calls are missing."""
+"""Text above the list of tools that a plan calls too rarely, each with its number of missing calls."""
 
 ORDER = {
     "linear": "Steps are carried out in turn, and named s1, s2, … by their place. Write {most} at most.",
@@ -34,7 +34,7 @@ ORDER = {
         "place. Write {most} at most."
     ),
 }
-"""By plan mode."""
+"""How steps are ordered and named, by plan mode."""
 
 PATCH = {
     "in-place": (
@@ -46,7 +46,7 @@ PATCH = {
         "from the last one above. Completed steps stay, and can be depended on."
     ),
 }
-"""By patch strategy."""
+"""The request for a patch, by patch strategy."""
 
 AUGMENT = (
     "All steps are done, and the goal is not reached. Write the further steps that it takes. They are "
@@ -60,7 +60,7 @@ HOW = {
         "was given, do two of them contradict each other, is something missing?"
     ),
 }
-"""By reflection depth."""
+"""The request for a reflection, by reflection depth."""
 
 VERDICT = (
     "The first line of your reply is `SATISFIED: ` and why, or `UNSATISFIED: ` and what is missing. After "

@@ -245,11 +245,11 @@ def planned(
 def rewritten(
     draft: PlanDraft, steps: Sequence[PlanStep], tools: Mapping[str, ToolSpec], mode: Mode, most: int
 ) -> list[PlanStep]:
-    """Replace open steps of a plan by those of `draft` with the same ids.
+    """Replace open steps of a plan by the steps of `draft` with the same ids.
 
-    A draft step with an unknown id replaces the first failed step that the draft does not name. One with the
-    id of a completed step is ignored. Failed steps that are not rewritten stay failed; skipped ones are
-    reopened.
+    A draft step with an unknown id replaces the first failed step that the draft does not name. A draft step
+    with the id of a completed step is ignored. Failed steps that are not rewritten stay failed; skipped ones
+    are reopened.
 
     Raises:
         ValueError: If no step of the draft can be used. The message names the step.
@@ -345,7 +345,7 @@ def reopened(step: PlanStep) -> PlanStep:
 
 
 def missing_calls(steps: Sequence[PlanStep], required: Mapping[str, int]) -> dict[str, int]:
-    """The number of calls that `steps` lack of `required`, by tool name."""
+    """The number of `required` calls that `steps` lack, by tool name."""
     there = Counter(step.tool_name for step in steps if step.type == "tool_call")
     return {name: count - there[name] for name, count in required.items() if count > there[name]}
 
@@ -393,8 +393,8 @@ def _next(steps: Sequence[PlanStep], count: int) -> range:
 
 
 def calls_to_choose(steps: Sequence[PlanStep], name: str, count: int, goal: str) -> list[PlanStep]:
-    """Composite steps, each for one call of the tool `name`, whose model chooses the arguments. It sees the
-    results of the analyses that do not depend on such a call.
+    """Composite steps, each for one call of the tool `name`, whose model chooses the arguments. The model
+    sees the results of the analyses that do not depend on such a call.
     """
     calls = {step.id for step in steps if _called_alone(step) == name}
     known = [step.id for step in steps if step.type == "analysis" and not calls & {*step.depends_on}]
@@ -413,8 +413,8 @@ def calls_to_choose(steps: Sequence[PlanStep], name: str, count: int, goal: str)
 
 
 def inserted(steps: Sequence[PlanStep], added: Sequence[PlanStep]) -> list[PlanStep]:
-    """Insert `added` before the first step that uses a result of one of their tools. That step and later ones
-    that do use the results of `added` as well. Steps are numbered anew.
+    """Insert `added` before the first step that uses a result of the same tool. That step, and all later ones
+    that use such a result, then depend on `added` as well. Steps are numbered anew.
     """
     made = list(steps)
     for step in added:

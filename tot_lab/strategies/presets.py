@@ -56,7 +56,7 @@ __all__ = [
 
 
 def _accepting(names: Mapping[str, str | Alias]) -> Callable[[P], P]:
-    """Add the names of its source to the docstring of a preset."""
+    """Add the source's setting names to the docstring of a preset."""
     lines = ["", "", "    Names of the source, in snake_case or camelCase, and what they are here:", ""]
     for name, alias in names.items():
         paths, _, note = Alias((alias,)) if isinstance(alias, str) else alias
@@ -169,9 +169,9 @@ def mini_crossword(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Mini crosswords: depth-first search over 100 states, with at most three words per state. At most 3,838
     calls.
 
-    Words are ordered by their confidence in eight replies together (the paper says five). Each clue with at
-    least two letters is judged by itself, and a state with an impossible clue is not entered. The answer is
-    the deepest state, whatever its verdict.
+    Words are ordered by the sum of their confidences in eight replies (the paper says five). Each clue with
+    at least two letters is judged by itself, and a state with an impossible clue is not entered. The answer
+    is the deepest state, whatever its verdict.
 
     Differences from the paper: the three words of a state are judged together, in the original each when its
     turn comes. A search that reaches 100 states therefore judges some early: seven in ten published searches

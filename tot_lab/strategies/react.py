@@ -268,7 +268,7 @@ class ReAct(Acting):
 
 
 class _Progress:
-    """The state of a loop: the calls so far, and what they allow in the next turn."""
+    """The state of a loop: the calls so far, from which the calls allowed in the next turn follow."""
 
     def __init__(
         self, available: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]

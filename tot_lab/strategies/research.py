@@ -158,7 +158,7 @@ class Page(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """How pages are read."""
+    """The tool and the settings with which pages are read."""
 
     task: Task
     by: Prompting

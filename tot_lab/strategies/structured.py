@@ -104,7 +104,7 @@ def ask_json(
         retries: Further calls after unusable replies.
         schema: Whether to use the provider's schema output.
         closing: Text after the form. Siblings that differ only here share a prefix that a server can cache.
-        whole: Whether JSON that the length limit cut off is unusable, too, instead of repaired.
+        whole: Whether JSON that the length limit cut off is rejected instead of repaired.
     """
     form = _form(model_type) if isinstance(model_type, type) else _Form(model_type)
     messages = _with_form(call.messages, form.describe(tier), closing)
@@ -160,7 +160,7 @@ class _Value(NamedTuple):
 
 
 class _Form:
-    """How values of a type are requested and read."""
+    """Requests and reads values of one type."""
 
     def __init__(self, model_type: Any) -> None:
         self._adapter = model_type if isinstance(model_type, TypeAdapter) else TypeAdapter(model_type)
@@ -246,7 +246,7 @@ _DEEPEST = 4  # levels in the example of a recursive type
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """`schema` without references. A recursive type keeps those below its top."""
+    """`schema` without references. A recursive type keeps the references below its top level."""
     definitions = schema.get("$defs", {})
     top = {word: part for word, part in schema.items() if word != "$defs"}
     try:

@@ -28,7 +28,7 @@ _CHARACTERS = 200
 
 _SYNTHESIZE = "synthesize"
 _GOVERNS = "context.synthesis"
-"""The note that starts a synthesis. It alone handles the calls at its node and below."""
+"""The note that starts a synthesis at a node. Only that synthesis handles calls at the node and below it."""
 
 Turn = tuple[Message, ...]
 
@@ -81,7 +81,7 @@ class _Condenser:
     """Condenses the conversations of one branch.
 
     Attributes:
-        known: Notes by the conversation that they replace.
+        known: Texts of notes, by the conversation that each replaces.
         others: Nodes at which an inner synthesis begins, whose calls are left to it.
     """
 
@@ -133,7 +133,7 @@ class _Condenser:
         return msgspec.structs.replace(call, messages=messages)
 
     def _condensed(self, call: Call, summary: str, turns: Sequence[Turn]) -> Thinking[str]:
-        """Notes of `turns`, continuing the notes `told` of earlier ones."""
+        """Notes of `turns`, continuing `summary`, the notes of earlier turns."""
         fast = "\n".join(filter(None, [summary, *map(_in_short, turns)]))
         if self.settings.synthesis == "fast":
             return fast
@@ -204,7 +204,7 @@ def _whole(turn: Turn) -> str:
 
 
 def _in_short(turn: Turn) -> str:
-    """A turn by the template."""
+    """A turn, shortened by the template."""
     requests = {call.id: f"{call.name}({_cut(call.arguments)})" for call in turn[0].tool_calls}
     lines = [_cut(turn[0].content)]
     for message in turn[1:]:

@@ -99,11 +99,11 @@ class WithThinking(Strategy):
     Best for models that answer too fast, and for loops that lose track. Trade-off: reasoning is paid for as
     output. Calls: those of the strategy, and one more for each reflection, which is at most one per call.
 
-    Calls without an `effort` of their own get the level, for models that support it. Their `max_tokens`, if
-    set, grow by the reasoning budget, and at least by what providers set aside for such an effort (1,024,
-    2,048 and 4,096 tokens). Calls whose first token counts (`evaluate="logprob"`) do not request
-    written reasoning. A provider that enforces a JSON schema leaves no room for it either; there only the
-    effort applies.
+    Calls without an `effort` of their own get the level as their `effort`, if the model supports it. Their
+    `max_tokens`, if set, grow by the reasoning budget, and at least by what providers set aside for such an
+    effort (1,024, 2,048 and 4,096 tokens). Calls whose first token counts (`evaluate="logprob"`) do not
+    request written reasoning. A provider that enforces a JSON schema leaves no room for it either;
+    there only the effort applies.
     """
 
     strategy: Strategy

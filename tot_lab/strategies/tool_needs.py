@@ -164,7 +164,7 @@ def _counts(value: Any) -> dict[str, int] | None:
 
 
 def _item(item: Any) -> list[tuple[str, int | None]]:
-    """The tools of one item of a list, with their calls. `None` for what cannot be read."""
+    """The tools of one item of a list, with their calls. An unreadable number of calls is `None`."""
     if isinstance(item, dict):
         name = _tool_in(item)
         if name is None:

@@ -79,7 +79,7 @@ class TreeThenAct(Prompting):
     """
 
     parallel: bool = True
-    """Whether calls that do not depend on each other are made at once."""
+    """Whether calls that do not depend on each other are made concurrently."""
 
     strategy: Strategy = ReAct()
     """The strategy that acts. The best path is added to the context of its task."""
@@ -234,7 +234,7 @@ def _reaching(floor: float, tree: Tree, ids: Sequence[str]) -> list[str]:
 
 
 def _grounded(task: Task) -> Task:
-    """The task of the first phase, whose context lists the tools."""
+    """The task of the first phase: its context lists the tools, which cannot be called yet."""
     listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in task.tools)
     section = f"Tools that can be used once there is a plan, and not yet:\n{listed}" if listed else ""
     return task.with_context(section)

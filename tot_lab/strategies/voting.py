@@ -17,7 +17,7 @@ def answer_key(task: Task, answer: Answer) -> Hashable | None:
 
 
 def votes_of(task: Task, answers: Sequence[Answer], weights: Sequence[float]) -> dict[Hashable, float]:
-    """The sum of the weights of each answer, in the order in which the answers were given first."""
+    """The sum of the weights of each answer, in the order of their first occurrence."""
     return _sums([answer_key(task, answer) for answer in answers], weights)
 
 
@@ -44,7 +44,7 @@ def choose_by_vote(
     Args:
         task: The problem.
         answers: The answers of the attempts, at least one.
-        by: What the score is recorded as.
+        by: The name under which the score is recorded.
         weights: The votes of each attempt. `None` means one vote each.
         winner: The key of the answer that another rule has chosen. `None` means that with the most votes.
     """

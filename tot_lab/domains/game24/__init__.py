@@ -452,7 +452,7 @@ def _stated_answer(path: Path) -> str | None:
 
 
 def _stated(text: str) -> str | None:
-    """Return the expression in `<answer>` tags or after `Answer:`, or else all that is stated there."""
+    """Return the expression in `<answer>` tags or after `Answer:`, or the whole text there if it has none."""
     stated = final_answer(text)
     if stated is None:
         return None
@@ -460,13 +460,13 @@ def _stated(text: str) -> str | None:
 
 
 def _first_expression(lines: list[str]) -> str | None:
-    """Return the first expression of several numbers that is a line, or a side of an equation there."""
+    """Return the first line, or side of an equation in a line, that is an expression of several numbers."""
     found = (_expression(line) for line in lines[:_MOST_LINES] if len(line) < _LONGEST_LINE)
     return next(filter(None, found), None)
 
 
 def _expression(line: str) -> str | None:
-    """Return the side of an equation that has the most numbers, or all of it if it does not equal 24."""
+    """Return the side of an equation with the most numbers, or all of it if a side is a number but not 24."""
     text = _MATH.sub("", undecorated(line, ends="."))
     sides = [side.strip(_AROUND) for side in _EQUALS.split(text, 9)]
     counts = [len(read[1]) if (read := value_of(side)) else 0 for side in sides]

@@ -33,7 +33,7 @@ _SCALE = (
 
 
 ALONE = "A solution to it is the answer alone, without the way to it."
-"""What a request for JSON asks for in place of a last line `Answer: …`."""
+"""In a request for JSON, the sentence in place of the one that asks for a last line `Answer: …`."""
 
 _TO_WRITE = re.compile(
     r"\s*(?:please\s+)?(?:write(?!\s+(?:down\b|[-+]?[\d.,]+))|draft|compose|rewrite|rephrase|paraphrase)\s",
@@ -71,9 +71,10 @@ class General(Domain):
       (`x²`, `½`, `√2`) or plain text (`x**2`, `sqrt(2)`), in a box, in marks, or bare. The order of a list
       or a set does not matter; its elements are separated by commas, "and" or "or". A unit is ignored if the
       reference or the answer has none; two units must be the same. 50% is right for both 50 and 0.5. In an
-      answer with words math-verify chooses the expression, and of one that it cannot read it takes the number
-      at the beginning. A comma joins three digits, as in 1,234, or separates the elements of a list. It is a
-      decimal point only against a number with a point: 1,22 is 1.22. It requires the extra `math`.
+      answer with words, math-verify chooses the expression. If it cannot read an expression, it takes the
+      number at its beginning. A comma joins three digits, as in 1,234, or separates the elements of a list.
+      It is a decimal point only against a number with a point: 1,22 is 1.22. `math` requires the extra
+      `math`.
     - `python`: The reference is Python code, such as assertions, that must run after the code of the answer
       without an exception. The code is the answer's blocks of Python, or else all of it. It continues
       `task.data["code_before"]`, if that exists. **It runs what the model wrote**, with the limits and the
@@ -172,7 +173,7 @@ class General(Domain):
         return f"Problem:\n{self.statement(task)}\n\n{how} The answer is the whole text of your reply."
 
     def _asks_to_write(self, task: Task) -> bool:
-        """Whether the answer is a text of any length, although the domain is that of short answers."""
+        """Whether the question asks for a text of any length, although this domain is for short answers."""
         return self.grading is None and task.reference is None and bool(_TO_WRITE.match(task.question))
 
     def part(self, task: Task, question: str, known: str) -> Task:
@@ -223,9 +224,9 @@ class General(Domain):
     def same(self, task: Task, answer: str) -> Hashable:
         """A key that is equal for answers which `grading` cannot tell apart: with `number` their last number,
         with `exact` their text without closing punctuation, with `grid` the rows, with `choice` the label,
-        with `math` the value of the expression, and its unit. 50% is only 50% here. Without the extra `math`,
-        or for what is no expression, it is the value of a number or else the text. Otherwise only case and
-        spacing are ignored.
+        with `math` the value of the expression, and its unit. Here, 50% is equal only to 50%. Without
+        the extra `math`, or for a text that is no expression, the key is the value of a number or else the
+        text. With any other grading, only case and spacing are ignored.
         """
         key = GRADERS[self.grading].key(task, answer) if isinstance(self.grading, str) else None
         return super().same(task, answer) if key is None else key

@@ -1,6 +1,6 @@
 """How an answer is compared with a reference, one `Grader` for each value of `General.grading`.
 
-A grader accepts any text and never raises. What a pattern, an expression or a program may do for long is done
+A grader accepts any text and never raises. Patterns, expressions and programs may take long, so they run
 in a process that can be killed.
 """
 
@@ -70,9 +70,10 @@ class Grader(NamedTuple):
 
     Attributes:
         grade: Returns how correct an answer is. `None` if the comparison failed.
-        key: Returns a key that is equal for answers that count as the same. `None` leaves it to the text.
-        needs: What a reference must be.
-        problem: Returns what is wrong with a reference, in words or "". `None` if it can be used.
+        key: Returns a key that is equal for answers that count as the same. `None` means that their texts
+            are compared.
+        needs: The requirement on a reference, for the error message.
+        problem: Returns what is wrong with a reference, or "" if `needs` says it. `None` if it can be used.
         is_bounded: Whether `grade` is fast for every answer and reference.
     """
 

@@ -1,8 +1,8 @@
 """Tasks of reasoning-gym, as questions with an open answer.
 
 reasoning-gym generates tasks of about a hundred families and grades their answers. It runs in a process of
-its own (`worker.py`), because some of its graders evaluate text. Only making tasks and grading answers need
-it: a recorded run can be loaded, replayed and shown without it.
+its own (`worker.py`), because some of its graders run answers as Python code. Only making tasks and grading
+answers need it: a recorded run can be loaded, replayed and shown without it.
 
 References:
     Stojanovski et al. 2025, "REASONING GYM: Reasoning Environments for Reinforcement Learning with Verifiable
@@ -32,15 +32,15 @@ MAX_TASKS = 100_000
 """Maximum number of tasks of one request."""
 
 LONGEST = 20_000
-"""Characters of an answer that is graded."""
+"""Maximum number of characters of an answer that is graded."""
 
 _WORKER = Worker(Path(__file__).with_name("worker.py").read_text(encoding="utf-8"))
 
 GRADING = 4.0
-"""Seconds of CPU time of one grading."""
+"""Limit of CPU time for grading one answer, in seconds."""
 
 MAKING = 600.0
-"""Seconds of CPU time of one request for tasks."""
+"""Limit of CPU time for one request for tasks, in seconds."""
 
 
 SEVERAL_RIGHT = frozenset(
@@ -120,13 +120,13 @@ class Gym(General):
         return self.family in EXACT
 
     def credit(self, task: Task, answer: str) -> float | None:
-        """Return the score that the family gives `answer`, 0–1. If it is graded by an exact grader of this
+        """Return the score that the family gives `answer`, 0–1. For a family with an exact grader of this
         package, it is the grade. Raises `Ungraded` like `grade`.
         """
         return self._score(task, answer) if task.data else None
 
     def _score(self, task: Task, answer: str) -> float:
-        """Return the score of `answer`, or of what is left of it without decoration if that is better."""
+        """Return the score of `answer`, or that of `answer` without decoration if it is higher."""
         score = self._score_of(task, answer)
         bare = undecorated(answer, ends=".!?")
         return score if score == 1.0 or bare == answer else max(score, self._score_of(task, bare))
@@ -146,7 +146,7 @@ class Gym(General):
 
 @lru_cache(maxsize=1_024)
 def _scored(request: str) -> float:
-    """Return the score of an answer, 0 if the worker ends at its limits."""
+    """Return the score of an answer, 0 if the worker is killed at its limits."""
     try:
         return float(_ask("score", **json.loads(request)))
     except Killed:
@@ -237,8 +237,8 @@ def _ask(do: str, **request: Any) -> Any:
     Raises:
         ValueError: With the message of an error in the worker.
         ModuleNotFoundError: If reasoning-gym is not installed.
-        Killed: If the worker ended at its limits.
-        OSError: If it cannot start.
+        Killed: If the worker was killed at its limits.
+        OSError: If the worker cannot start.
     """
     if find_spec("reasoning_gym") is None:
         what = "Grading" if do == "score" else f"gym:{request['family']}"

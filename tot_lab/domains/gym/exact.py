@@ -1,4 +1,4 @@
-"""Exact graders for families of reasoning-gym whose own graders evaluate text or pay for wrong answers.
+"""Exact graders for families of reasoning-gym whose own graders run text as code or accept wrong answers.
 
 They need no reasoning-gym, and their time is bounded for every text. docs/how-to/reasoning_gym.md lists them.
 """
@@ -85,7 +85,7 @@ def _numbers(text: str) -> list[Decimal] | None:
 
 
 def roots(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the list has the same numbers in any order. A part without a number makes it wrong."""
+    """Whether the list has the same numbers in any order. A list with a part that is no number is wrong."""
     return _roots(answer) == _roots(reference)
 
 

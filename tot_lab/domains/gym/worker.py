@@ -1,4 +1,4 @@
-"""What makes and grades tasks of reasoning-gym, in a process of its own (`tot_lab.core.processes.Worker`).
+"""Make and grade tasks of reasoning-gym, in a process of its own (`tot_lab.core.processes.Worker`).
 
 Answers are text of models, and a task from a file is text of anyone. Where graders of reasoning-gym evaluate
 such text as Python, it is parsed here instead, and only arithmetic of limited size is accepted.
@@ -19,10 +19,10 @@ from functools import lru_cache
 from typing import Any
 
 LONGEST = 10_000
-"""Characters of an expression that is parsed."""
+"""Maximum number of characters of an expression that is parsed."""
 
 OWN_FIELDS = ("seed", "size")
-"""Fields of a configuration that are no difficulty."""
+"""Fields of a configuration that do not set the difficulty."""
 
 
 EVALUATING = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
@@ -50,7 +50,7 @@ def plain(value: Any) -> Any:
 
 
 def import_safely() -> None:
-    """Import reasoning-gym, and replace its `eval` and sympy's `parse_expr`, which run code."""
+    """Import reasoning-gym with safe parsers in place of `eval` and sympy's `parse_expr`, which run code."""
     warnings.simplefilter("ignore")
     import reasoning_gym  # noqa: F401, PLC0415
     import sympy  # noqa: PLC0415
@@ -78,7 +78,7 @@ def describe(family: str) -> dict[str, Any]:
 
 
 def make(family: str, count: int, seed: int, difficulty: dict[str, Any]) -> list[dict[str, Any]]:
-    """The first `count` items of a family. Those of word ladders get their vocabulary, as `words`."""
+    """The first `count` items of a family. Items of word ladders get their vocabulary, as `words`."""
     items = dataset(family, seed, max(count, 500), json.dumps(difficulty))  # the default size
     made = [items[k] for k in range(count)]
     if family == "word_ladder":
@@ -114,7 +114,7 @@ def score(family: str, difficulty: dict[str, Any], entry: dict[str, Any], answer
 
 
 def literal(text: str) -> Any:
-    """What `eval` is replaced by."""
+    """Parse a Python literal. It replaces `eval` in graders."""
     if len(text) > LONGEST:
         raise ValueError("too long")
     return ast.literal_eval(text)

@@ -162,7 +162,7 @@ class SimMiniCrossword(Player):
     """A simulated solver of the built-in mini crosswords. For other clues it guesses.
 
     The mistakes of its replies are independent, while a real model repeats its mistakes. Therefore pooling
-    replies helps more than it would with a real model. If a call requests log-probabilities of yes or no, the
+    replies helps more than with a real model. If a call requests log-probabilities of yes or no, the
     reply is that one token.
     """
 

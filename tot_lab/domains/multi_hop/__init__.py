@@ -341,7 +341,7 @@ _BARE = re.compile(r"\b(?:the|a|an|river|hills?|town|of|ship|bridge)\b|[^\w\s]")
 def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
     """Return the facts that `text` states in the words of the documents, true or not.
 
-    If two facts contradict each other, the last one is returned.
+    Of two facts that contradict each other, only the last is returned.
     """
     found = [(match, relation) for relation in RELATIONS for match in _pattern(relation).finditer(text)]
     found.sort(key=lambda one: one[0].start())

@@ -1,9 +1,9 @@
 """Base of domains that are puzzles with legal moves. A family adds its rules, about 60 lines.
 
-A family says how its questions are read, which moves are legal in a state and what they do, when a state is
-solved, and how states, moves and answers are written. The prompts, the readers, the rules, the exact grade
-and the simulated player follow from that. A step of a path is one legal move in its canonical form. Only
-`solvable` and the simulated player search for solutions.
+A family defines how its questions are read, which moves are legal in a state and which state they lead to,
+when a state is solved, and how states, moves and answers are written. The prompts, the readers, the rules,
+the exact grade and the simulated player follow from that. A step of a path is one legal move in its canonical
+form. Only `solvable` and the simulated player search for solutions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_STATES = 50_000
 
 
 class Plan(NamedTuple):
-    """What a solver found out about a state."""
+    """The result of a solver for one state."""
 
     solvable: bool | None
     """`None` if the solver gave up."""
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where a path leads."""
+    """The moves of a path, and the state after them."""
 
     moves: tuple[Any, ...]
     state: Any
@@ -50,10 +50,10 @@ class PuzzleDomain(Domain):
     verifies_paths = True
 
     move_form: ClassVar[str]
-    """What a move is and how it is written, with an example, in one or two sentences."""
+    """Describes a move and its notation, with an example, in one or two sentences."""
 
     separator: ClassVar[str] = ", "
-    """What stands between the moves of an answer."""
+    """The text between the moves of an answer."""
 
     # The rules of a family.
 
@@ -125,14 +125,14 @@ class PuzzleDomain(Domain):
                     queue.append(new)
         return Plan(None if queue else False)
 
-    # What follows from the rules.
+    # Methods that follow from the rules.
 
     def puzzle(self, task: Task) -> Any:
         """Return the puzzle of a task. Returns `None` if its question states none."""
         return _puzzle(self, task.question)
 
     def position(self, task: Task, path: Path) -> Position | None:
-        """Return where `path` leads, ignoring a last step `Answer: …`.
+        """Return the position after `path`, ignoring a last step `Answer: …`.
 
         Returns `None` if a step states no legal move.
         """
@@ -342,7 +342,7 @@ class AssignmentPuzzle(PuzzleDomain):
     """Base of puzzles in which each move fills an open place, and the order of the moves does not matter.
 
     A state is a tuple of the values of all places, and a move is a place, counted from 0, and its value. By
-    default a puzzle is its first state, and its answer is the last one.
+    default a puzzle is its first state, and its answer is its last state.
     """
 
     kind = ""

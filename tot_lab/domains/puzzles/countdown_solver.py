@@ -1,7 +1,7 @@
 """Moves that make a target of numbers with + - * /, each number used once.
 
-All values of up to four numbers are computed once. The target of more numbers is reached from one part of
-them if what the other part lacks can be made.
+All values of up to four numbers are computed once. More numbers are split into two parts. They reach the
+target if one part has a value whose missing counterpart can be made of the other part.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _moves_to(target: Fraction, numbers: Numbers) -> tuple[Move, ...] | None:
 
 
 def _missing(b: Fraction, target: Fraction, numbers: Numbers) -> Iterator[tuple[Fraction, Move]]:
-    """Yield each value that makes `target` with `b`, and the move. A value that need not be a certain one is
-    the sum of `numbers`."""
+    """Yield each value that makes `target` with `b`, and the move. Where any value will do (as in 0 · a = 0),
+    the sum of `numbers` is yielded."""
     for a, op, first in (
         (target - b, "+", True),
         (target + b, "-", True),

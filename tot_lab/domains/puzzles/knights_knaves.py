@@ -115,7 +115,7 @@ _CLAIM = re.compile(r"\b([A-Za-z]{1,20})[ \t]{0,4}(?: is an?|:|=| is)[ \t]{1,4}(
 
 
 class Puzzle(NamedTuple):
-    """What each person says. The first role tells the truth."""
+    """The statements of all persons. A person with the first of the two roles tells the truth."""
 
     names: tuple[str, ...]
     roles: tuple[str, str]

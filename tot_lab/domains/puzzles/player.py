@@ -55,7 +55,7 @@ class _Responder(Responder["SimPuzzle"]):
 
     @cached_property
     def position(self) -> Position | None:
-        """Where the moves so far lead."""
+        """The position after the moves so far."""
         return self.reached(_moves_in(self.text))
 
     @cached_property

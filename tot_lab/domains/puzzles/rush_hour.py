@@ -22,7 +22,7 @@ class Puzzle(NamedTuple):
 
     first: _State
     cars: tuple[tuple[int, int], ...]
-    """The length of each car in cells, and the step from one cell to the next: 1 or 8."""
+    """The length of each car, and the difference between the numbers of its neighbouring cells: 1 or 8."""
     walls: frozenset[int]
 
 

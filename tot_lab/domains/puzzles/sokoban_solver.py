@@ -24,7 +24,7 @@ MAX_ARRANGEMENTS = 100_000
 """Arrangements of the boxes that the solver considers before it gives up."""
 
 MAX_BOXES = 16
-"""With more boxes, or more goals, the solver gives up at once: the time of a bound is cubic in them."""
+"""With more boxes, or more goals, the solver gives up immediately: the time of a bound is cubic in them."""
 
 _NEVER = 1_000_000  # pushes
 
@@ -40,7 +40,7 @@ class Push(NamedTuple):
 
 
 class Board:
-    """What does not change in a game. Cells are counted from 0 in reading order."""
+    """The parts of a game that do not change. Cells are counted from 0 in reading order."""
 
     def __init__(self, width: int, walls: frozenset[int], goals: frozenset[int]) -> None:
         self.width = width
@@ -55,7 +55,7 @@ class Board:
         """Cells from which no goal can be reached."""
 
     def _pulls(self, goal: int) -> dict[int, int]:
-        """Pull a box away from its goal in all directions in which the player has room."""
+        """Return the pushes that a box needs to `goal` by cell, found by pulling a box away from the goal."""
         pulls, cells = {goal: 0}, [goal]
         for cell in cells:
             for step in self.steps.values():

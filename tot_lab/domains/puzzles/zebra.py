@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tot_lab.core.task import Task
 from tot_lab.domains.puzzles.base import AssignmentPuzzle, Position, solve
 
-# Clues: relations of the houses of two items, or of an item and a certain house.
+# Clues: relations between the houses of two items, or between the house of an item and a given house.
 
 _CLUE = re.compile(r"^\d{1,3}\. ([^\n]{1,300})\.$", re.M)
 _PLACE = re.compile(r"is in the (first|second|third|fourth|fifth|sixth|seventh) house$")
@@ -26,7 +26,7 @@ Houses = tuple[int | None, ...]
 
 
 class Clue(NamedTuple):
-    """A relation in `_RELATIONS` of the houses of two items, or of the house of an item and a certain one."""
+    """A relation in `_RELATIONS` between the houses of two items, or of one item and a given house."""
 
     relation: str
     item: int

@@ -16,7 +16,7 @@ from tot_lab.strategies.search.frontier import Frontier
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState, expansions_of_all
 
 Terms: TypeAlias = dict[str, float]
-"""What the cost of a thought consists of. It is recorded with the choice."""
+"""The terms of the cost of a thought, by name. They are recorded with the choice."""
 
 
 class CheapestFirst(Search):
@@ -44,7 +44,8 @@ class CheapestFirst(Search):
         raise NotImplementedError(f"the search {self.kind!r} has no terms_of_root")
 
     def terms(self, state: SearchState, above: Terms, siblings: Sequence[str]) -> dict[str, Terms]:
-        """The terms of `siblings`, whose parent has the terms `above`. Those left out are never expanded."""
+        """The terms of `siblings`, whose parent has the terms `above`. One without terms is never
+        expanded."""
         raise NotImplementedError(f"the search {self.kind!r} has no terms")
 
     def key(self, terms: Terms) -> Any:
@@ -61,7 +62,7 @@ class Cheapest(Frontier):
     Attributes:
         terms: The terms of each thought that may be expanded.
         families: The children of each expanded thought.
-        waiting: The thoughts that were not expanded yet, cheap or not.
+        waiting: The thoughts that were not expanded yet, without dead ends.
     """
 
     def __init__(self, search: CheapestFirst, state: SearchState) -> None:
@@ -73,7 +74,7 @@ class Cheapest(Frontier):
         self.waiting: dict[str, None] = {}
 
     def add(self, expanded: str, children: Iterable[str]) -> None:
-        """Add new thoughts: the children of `expanded`, and further ones elsewhere."""
+        """Add new thoughts: the children of `expanded`, and those that a person added elsewhere."""
         families: dict[str, list[str]] = {expanded: []}
         for id in children:
             families.setdefault(self.state.tree[id].parent or self.state.root, []).append(id)
@@ -168,7 +169,7 @@ def is_dead_end(state: SearchState, id: str) -> bool:
 
 
 def number_of(function: UserFunction, state: SearchState, id: str) -> float:
-    """What a function `(task, path) -> number` returns for the path of a thought.
+    """The number that a function `(task, path) -> number` returns for the path of a thought.
 
     Raises:
         ValueError: If it is not a number, below 0, or NaN.

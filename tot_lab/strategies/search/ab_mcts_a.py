@@ -52,9 +52,9 @@ class ABMCTSA(AdaptiveBranching):
     more draw per member decides which model makes the child, from the scores of all thoughts that each has
     made (Multi-LLM AB-MCTS).
 
-    An iteration takes one draw for each child of the thoughts on its way, so its time grows with the width of
-    the tree. If the children of one thought make up a constant share of the tree, the time of all iterations
-    grows with their square.
+    An iteration takes one draw for each child of the thoughts that it passes, so its time grows with the
+    width of the tree. If the children of one thought make up a constant share of the tree, the time of all
+    iterations grows with their square.
 
     References:
         Inoue et al. 2025, Wider or Deeper?, arXiv:2503.04412, AB-MCTS-A; Murphy 2023, Probabilistic Machine

@@ -4,7 +4,7 @@ The posterior is computed, not sampled by NUTS as in the package of the authors:
 deviations it has a closed form, and these two are summed out over a grid. A decision takes 1 to 10
 milliseconds where NUTS takes 5 to 8 seconds, in which all other searches of the process would wait. It
 depends on the random numbers of the run alone, so that a replay makes the same decisions. With equal scores
-NUTS diverges, and this does not.
+NUTS diverges, and this computation does not.
 """
 
 from __future__ import annotations
@@ -105,10 +105,11 @@ class ABMCTSM(AdaptiveBranching):
     """At each thought, draw the next score of each child and of a new one from a mixed-effects model, and
     descend to the highest.
 
-    The scores at and below each child are a group. A new child is a group of its own, so what its siblings
-    have in common tells how good it will be. Each iteration adds one thought, as in `ABMCTSA`. Unreadable
-    scores count as 0. If the proposer is a `Mixture`, the same model, with the thoughts that each member has
-    made anywhere in the tree as a group, decides which one makes the child (Multi-LLM AB-MCTS).
+    The scores at and below each child are a group. A new child is a group of its own, so its score is
+    predicted from the common mean and spread of its siblings. Each iteration adds one thought, as in
+    `ABMCTSA`. Unreadable scores count as 0. If the proposer is a `Mixture`, the same model, with the thoughts
+    that each member has made anywhere in the tree as a group, decides which one makes the child (Multi-LLM
+    AB-MCTS).
 
     A decision among k children with n thoughts below them takes time in proportion to k, and to the number of
     different sizes of their subtrees, which is at most √2n: 1 to 10 milliseconds.

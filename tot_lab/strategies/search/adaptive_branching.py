@@ -1,4 +1,4 @@
-"""What both AB-MCTS searches share: the scores of their arms, the choice between the members of a mixture by
+"""The base of both AB-MCTS searches: the scores of their arms, the choice between the members of a mixture by
 Thompson sampling (which model makes the next thought), and the loop that adds one thought.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Posterior:
-    """The scores of one arm, and what they say about their mean."""
+    """The scores of one arm, and the posterior that follows from them."""
 
     def __init__(self) -> None:
         self.count, self.total, self.squares = 0, 0.0, 0.0
@@ -181,7 +181,7 @@ class AdaptiveBranching(Search):
 
 
 def update(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the scores of new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
+    """Back up the scores of new thoughts. `children` may be expanded; the others of `fresh` were dropped."""
     for node in map(state.tree.__getitem__, state.open(children)):
         arms.children[node.parent or state.root].append((node, arms.child[node.id]))
     for id in dict.fromkeys([*children, *fresh]):

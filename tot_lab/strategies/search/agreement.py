@@ -19,7 +19,7 @@ class Agreement(Evaluator):
     makes no calls.
 
     Finished paths agree if the domain says that their answers are the same, other paths if it says that they
-    reach the same state. If it knows no states, their last steps must be the same text but for case and
+    reach the same state. If it knows no states, their last steps must be the same text, ignoring case and
     spacing. `raw` is the number of samples that agree. A lone sample has no score, and a note `score.missing`
     says so. If a thought is expanded again, its earlier children count as samples and keep their scores.
 

@@ -17,7 +17,7 @@ class AnswerRule(Part):
 
     If a budget ends the search before any score arrived, the first of the deepest unscored thoughts is the
     answer, without a score. Thoughts whose path holds an answer take precedence. A search that returns its
-    answer itself (A*, Levin) needs the rule only if it is stopped before.
+    answer itself (A*, Levin) needs the rule only if it is stopped before it has one.
     """
 
     kind: ClassVar[str] = ""
@@ -32,8 +32,8 @@ class AnswerRule(Part):
 
         Args:
             nodes: All thoughts that are neither failed nor duplicates, in order of proposal.
-            leaves: Those without children, by score, then depth, then id. One that the search holds
-                several times (`SearchState.copies`) stands there as often.
+            leaves: Those without children, by score, then depth, then id. A leaf that the search
+                holds several times (`SearchState.copies`) is listed as often.
         """
         raise NotImplementedError(f"the answer rule {self.kind!r} has no order")
 
@@ -82,7 +82,7 @@ def candidates(sound: Sequence[Node], finished: Collection[str]) -> tuple[Sequen
 
     Args:
         sound: The thoughts that are neither failed nor duplicates.
-        finished: Ids of thoughts whose path is finished. A pruned one counts only if all of them are pruned.
+        finished: Ids of thoughts whose path is finished. A pruned thought counts only if all are pruned.
     """
     chosen = [node for node in sound if node.id in finished]
     chosen = [node for node in chosen if node.state != "pruned"] or chosen

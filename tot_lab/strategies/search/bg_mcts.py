@@ -19,13 +19,13 @@ TERMS = ("visits", "value", "completion", "exploration")
 
 
 class Findings(Statistics):
-    """What one run has found. The visits of a thought are the number of thoughts at and below it.
+    """The state of one run. The visits of a thought are the number of thoughts at and below it.
 
     Attributes:
         depths: Sum of the depths of the thoughts at and below each thought.
         answers: The number of finished thoughts, and the sum of their depths.
         deepest: The greatest depth so far.
-        families: What is known of the children of each thought, until one is added or has a new score.
+        families: The statistics of the children of each thought, kept until one is added or rescored.
     """
 
     def __init__(self, state: SearchState) -> None:
@@ -42,7 +42,7 @@ class Findings(Statistics):
         return total / count if count else self.deepest
 
     def family(self, parent: str) -> Family:
-        """What is known of the children of a thought."""
+        """The statistics of the children of a thought."""
         if parent not in self.families:
             tree = self.state.tree
             scores = {id: max(tree[id].rank, 0.0) for id in tree[parent].children if id in self.visits}
@@ -83,14 +83,14 @@ class Family:
 
 
 class BGMCTS(Search):
-    """PUCT whose exploration fades as the budget is spent, while depth counts ever more. At each thought, the
+    """PUCT whose exploration fades as the budget is spent, while depth gains weight. At each thought, the
     best child competes with the expected value of a further child.
 
     The share of the budget that is left is that of the scarcest limit (calls, tokens, USD or seconds), from
     the start of the search on. Without a limit it stays 1. A thought without children gets as many as the
     proposer makes, and a further pick adds one. Unreadable scores count as 0.
 
-    A pick takes time in proportion to the children of the thoughts on its way.
+    A pick takes time in proportion to the number of children of the thoughts that it passes.
 
     The published code differs: it counts no visits of the question, so that nothing is explored there, and a
     finished thought has the depth 0 and may be expanded.
@@ -177,7 +177,7 @@ def share_left(left: Budget, whole: Budget) -> float:
 
 
 def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the new thoughts. `children` may be expanded, the other `fresh` ones were dropped."""
+    """Back up the new thoughts. `children` may be expanded; the others of `fresh` were dropped."""
     for id in state.open(children):
         findings.open.setdefault(state.tree[id].parent or state.root, []).append(id)
     for id in dict.fromkeys([*children, *fresh]):

@@ -11,8 +11,8 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 class BreadthFirst(Search):
     """Expand one thought after the other, oldest first.
 
-    `BeamSearch` with the same `width` expands the same thoughts, a level at once. The difference is when a
-    search stops: `stop.patience` counts single expansions here, and levels there.
+    `BeamSearch` with the same `width` expands the same thoughts, a whole level per pick. The difference is
+    when a search stops: `stop.patience` counts single expansions here, and levels there.
 
     References:
         Design M in docs/conformance.md (Jido AI), traversal `bfs`.

@@ -34,16 +34,16 @@ class Continue(Sample):
     """
 
     separator: _Text | Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)] = "\n\n"
-    """Text between steps, or several. It ends a call, and is no part of the thoughts. The first of several
-    joins the steps."""
+    """The text between steps, or several such texts. Each ends a call and is no part of the thoughts. The
+    first one joins the steps."""
 
     tag: str = ""
     """Text that begins each step, with `{n}` for its number, such as `## Step {n}:`. The tag of the next step
     then ends a call in place of `separator`, which only joins the steps."""
 
     tokens_per_step: Count | None = None
-    """Tokens of a step. If it is set, only their number ends a step, the steps are joined as they are, and
-    answers are read in the joined text."""
+    """Tokens of a step. If it is set, a step ends only after that many tokens, the steps are joined without a
+    separator, and answers are read in the joined text."""
 
     prefill: str = ""
     """Text with which every reply begins, before the first step."""
@@ -133,10 +133,10 @@ class Continue(Sample):
         is_empty = not text.strip()
         step = text if self.tokens_per_step is not None else text.strip()
         if reply.finish_reason == "length" and is_whole:
-            if self.tokens_per_step is not None:  # a step of line breaks alone goes on, too
+            if self.tokens_per_step is not None:  # a step of line breaks alone is continued, too
                 return text or None, "open"
             return step if not is_empty else None, "cut"
-        tells = reply.ended if self._stops(len(path)) else True  # only the model ends a call without stops
+        tells = reply.ended if self._stops(len(path)) else True  # without stop texts, the model ends it
         ends = is_whole and reply.finish_reason in (None, "stop") and (tells or (tells is None and is_empty))
         if is_empty and not (ends and path and task.domain.is_text):
             return None, ""

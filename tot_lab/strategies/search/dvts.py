@@ -10,14 +10,14 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 
 
 class DVTS(Search):
-    """Diverse verifier tree search (DVTS): each of N / M independent subtrees goes on with its best step.
+    """Diverse verifier tree search (DVTS): each of N / M independent subtrees continues its best step.
 
     N / M is `subtrees`, M is `count`. The first N steps are divided among the subtrees in the order of their
     numbers. A subtree ends when its best step finishes the path.
 
     The published code differs: it drops a subtree that gets fewer than M steps, and it returns all M steps of
-    a subtree's last level, finished or not. Here a subtree goes on with the steps that it gets, and the steps
-    that it does not choose are pruned.
+    a subtree's last level, finished or not. Here a subtree continues with the steps that it gets, and the
+    steps that it does not choose are pruned.
 
     References:
         Beeching et al. 2024, Scaling test-time compute with open models, section on DVTS.

@@ -2,8 +2,7 @@
 
 `compares` says what one evaluation compares: nothing (each thought is scored by itself, or by the reply that
 it was read from), the children of one parent, or all children of one pick. An evaluator implements the one
-method for its case. A score that cannot
-be read is `None`, never an invented number.
+method for its case. A score that cannot be read is `None`, never an invented number.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class Evaluator(Part):
     kind: ClassVar[str] = ""
     setting_aliases: ClassVar[Mapping[str, str | Alias]] = OF_THE_STRATEGY
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "nothing"
-    """Which thoughts one evaluation compares, and so which of the four methods below is called."""
+    """The thoughts that one evaluation compares. It decides which of the four `score_…` methods is called."""
 
     judges_answers: ClassVar[bool] = False
     """Whether the highest score means that the path answers the problem, and not only that its steps are
@@ -60,8 +59,8 @@ class Evaluator(Part):
     """Alternatives per token whose log-probabilities the proposals must report."""
 
     alternatives: ClassVar[int | None] = None
-    """How many of them `score_reply` reads from `Reply.logprobs`. `None` means that the values of the tokens
-    and the means of their alternatives are enough (`tot_lab.core.calls`)."""
+    """How many of the reported alternatives `score_reply` reads from `Reply.logprobs`. `None` means that the
+    values of the tokens and the means of their alternatives are enough (`tot_lab.core.calls`)."""
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
@@ -72,7 +71,7 @@ class Evaluator(Part):
         return super()._short_form(value)
 
     def for_thoughts_of(self, propose: Any) -> Self:
-        """The evaluator of thoughts that the proposer `propose` makes. `Rollout` continues them with it."""
+        """This evaluator, for thoughts made by `propose`. `Rollout` continues them with that proposer."""
         return self
 
     def calls_per_thought(self, task: Task) -> int:
@@ -138,7 +137,7 @@ class _Sampled(Evaluator):
     ) -> Thinking[tuple[list[T | None], str | None]]:
         """Read `samples` replies to one prompt, and retry those that cannot be read.
 
-        Returns what was read, and an error if no call was answered.
+        Returns the values that were read, and an error if no call was answered.
         """
         next_call = partial(_next_call, sampler, path, place, purpose, prompt)
         if self.max_calls == 1:
@@ -194,15 +193,15 @@ class _Combined(_Sampled):
 
     combine: Literal["mean", "sum", "vote"] = "mean"
     """How samples become one score: their mean, their sum (Yao et al., Game of 24), or the most frequent
-    value (of equals the first)."""
+    value (the first in case of a tie)."""
 
     def _combine(
         self, samples: Sequence[float | None], max_value: float
     ) -> tuple[float | None, float | None]:
         """The score of several samples, and the combined value in the evaluator's own units.
 
-        The score is the share of the most that the samples could be worth, `max_value` each: a sum lacks
-        what its unreadable samples would have added.
+        The score is the share of the highest possible total, `max_value` for each sample: a sum lacks
+        the values that its unreadable samples would have added.
         """
         read = [sample for sample in samples if sample is not None]
         if not read:
@@ -429,9 +428,9 @@ class BatchEvaluator(FunctionEvaluator):
     this process.
 
     `paths` are in the order of the children's ids. The function runs as one recorded call with the purpose
-    `evaluate`. `TreeOfThoughts(evaluate=function)` is short for it if the function has a parameter named
-    `paths`. It may be async. Other functions run in one thread, one call at a time in all runs of the
-    process, so that the event loop goes on and a model needs no lock.
+    `evaluate`. `TreeOfThoughts(evaluate=function)` makes a `BatchEvaluator` if the function has a parameter
+    named `paths`. It may be async. Other functions run in one thread, one call at a time in all runs of the
+    process, so that the event loop is not blocked and a model needs no lock.
     """
 
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "pick"
@@ -452,7 +451,7 @@ class BatchEvaluator(FunctionEvaluator):
 def _text(scores: Any) -> str:
     try:
         plain = [_plain(score) for score in scores]
-    except TypeError:  # no list, which is an error of the run instead of a failed call
+    except TypeError:  # not a list: an error of the run instead of a failed call
         plain = _plain(scores)
     return json.dumps(plain, default=repr)
 

@@ -34,7 +34,7 @@ def expand(
         count: How many.
         logprobs: Alternatives per token whose log-probabilities the search needs. The calls request at least
             as many as the evaluator needs.
-        alternatives: How many of them the search reads (`Call.alternatives`).
+        alternatives: How many of these alternatives the search reads (`Call.alternatives`).
     """
     evaluate = evaluate.for_thoughts_of(propose)
     children = Children(sampler, evaluate, place, keep_replies=logprobs > 0)
@@ -42,7 +42,7 @@ def expand(
         if not logprobs:
             alternatives = evaluate.alternatives
         elif evaluate.logprobs and evaluate.alternatives != alternatives:
-            alternatives = most  # from all of them, both find what they need
+            alternatives = most  # all of them, which serve the search and the evaluator
         sampler = sampler._replace(logprobs=most, alternatives=alternatives)
     proposing = sampler
     if place.source_paths:

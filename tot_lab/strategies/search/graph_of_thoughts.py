@@ -15,15 +15,16 @@ from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
 Groups: TypeAlias = list[list[str]]
-"""Thoughts under way. A group holds those that one application of an operation made."""
+"""The thoughts that the next operation receives. A group holds those that one application of an operation
+made."""
 
 
 class Operation(BaseModel):
     """One operation of a graph of thoughts.
 
     - `generate`: `count` children of each thought. The children of one thought are a group.
-    - `aggregate`: `count` thoughts made from all thoughts, or from each `size` of them in turn. They hang
-      below the first and name the others as sources. If the first can have no children, they are its
+    - `aggregate`: `count` thoughts made from all thoughts, or from each `size` of them in turn. They are
+      children of the first and name the others as sources. If the first can have no children, they are its
       siblings.
     - `refine`: `count` rewritten versions of each thought, as siblings. A thought and its versions are a
       group.
@@ -34,7 +35,7 @@ class Operation(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     do: Literal["generate", "aggregate", "refine", "keep"]
-    """What the operation does."""
+    """The kind of operation, as listed above."""
 
     count: Count = 1
     """Thoughts made, or kept."""
@@ -158,7 +159,7 @@ def grow(
     parts: Sequence[tuple[str, ...]],
     proposer: Proposer | None = None,
 ) -> Operating:
-    """Expand `parts` in order, at once as far as they hang below different thoughts.
+    """Expand `parts` in order. Consecutive parts below different thoughts are expanded concurrently.
 
     Returns the children of each.
     """

@@ -20,8 +20,8 @@ class Levin(CheapestFirst):
     that proposes, as in the paper.
 
     The search ends when a complete thought is the cheapest; this thought is the answer. It is reached after
-    at most d/π thoughts, itself included, for every complete thought of the tree. This needs
-    `stop=Stop(solved=None)`. Of equal costs, the older thought comes first.
+    at most d/π thoughts, itself included, where d/π may be that of any complete thought of the tree. This
+    needs `stop=Stop(solved=None)`. Of equal costs, the older thought comes first.
 
     References:
         Orseau, Lelis, Lattimore & Weber 2018, Single-Agent Policy Tree Search With Guarantees,

@@ -24,9 +24,9 @@ class MCTS(Search):
     """UCT over thoughts. Descend by mean value plus exploration, expand a leaf, and back up the scores of its
     children.
 
-    The score of a thought takes the place of a rollout. With `evaluate=tl.evaluators.Rollout()` it is one.
-    The package treequest 0.3 decides likewise, but weighs the exploration term by a softmax of the scores of
-    siblings.
+    The score of a thought takes the place of a rollout. With `evaluate=tl.evaluators.Rollout()`, the
+    score comes from rollouts. The package treequest 0.3 selects in the same way, but weighs the exploration
+    term by a softmax of the scores of siblings.
 
     References:
         Kocsis & Szepesvári 2006 (UCT); Zhou et al. 2023 (LATS) for values in place of rollouts.

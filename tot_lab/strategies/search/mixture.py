@@ -19,10 +19,10 @@ Temperature = Annotated[float, Field(ge=0, le=2)]
 
 
 class Mixture(Around):
-    """Takes models and temperatures in turn: sample k of a thought uses model and temperature k, and after
-    the last the first again.
+    """Cycles through models and temperatures: sample k of a thought uses model and temperature k, counted in
+    a circle.
 
-    A search may also choose: `members` has one proposer for each, by name, for `Pick([id], 1,
+    A search may also choose the member for each pick: `members` maps names to proposers, for `Pick([id], 1,
     proposer=members[name])`. `ABMCTSA` and `ABMCTSM` choose by Thompson sampling.
 
     References:

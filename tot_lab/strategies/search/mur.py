@@ -15,7 +15,8 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 
 
 class MUR(Search):
-    """Momentum uncertainty-guided reasoning (MUR): one step at a time, and `count` samples of uncertain ones.
+    """Momentum uncertainty-guided reasoning (MUR): one step at a time, and `count` samples of an
+    uncertain step.
 
     The uncertainty m of a step is minus the mean log-probability of its tokens. The momentum M is 0 at first,
     and becomes `momentum` · M + (1 - `momentum`) · m after each step. A step with exp(m) > exp(M) / `gamma`
@@ -25,7 +26,7 @@ class MUR(Search):
     The model must report log-probabilities, and the proposer must make one thought per reply (`Sample`,
     `Continue`). A step without them is kept and leaves the momentum as it is; a note `score.missing` says so.
     The evaluator scores every step, also those that are not compared with others. A finished path is the
-    answer; one that `stop.depth` ends is left to the answer rule.
+    answer. If `stop.depth` ends the path, the answer rule decides.
 
     References:
         Yan et al. 2025, MUR: Momentum Uncertainty guided Reasoning, arXiv:2507.14958, with a scoring model

@@ -26,9 +26,9 @@ class ParticleFilter(Search):
     weigh as much as before, and each draw of one is a copy. The search ends when all particles are finished.
 
     Children must be independent samples (`Sample`). An unreadable score counts as a reward of 0. Of the
-    answer rules, `MajorityVote` sees only the particles at the end, a copied one as often as the population
-    holds it; the others see all thoughts. A note `tot.particles` records the population. If the search is
-    stopped before its end, each thought has one vote.
+    answer rules, `MajorityVote` sees only the particles at the end, a copied particle as often as the
+    population holds it; all other rules see all thoughts. A note `tot.particles` records the population. If
+    the search is stopped before its end, each thought has one vote.
 
     References:
         Puri et al. 2025, arXiv:2502.01618, Algorithm 1. The package its-hub 1.2 differs in one step: it draws
@@ -99,7 +99,7 @@ def odds(state: SearchState, particles: Sequence[str]) -> list[float]:
 
 
 def advance(state: SearchState, drawn: Sequence[str], children: Sequence[str]) -> list[str]:
-    """The particles after a step: finished ones as drawn, and each other one at a child of its own.
+    """The particles after a step: finished particles as drawn, and each other particle at its own child.
 
     A particle whose step failed is lost. A thought that a person added is a further particle.
     """

@@ -1,4 +1,4 @@
-"""φ-decoding: steps are drawn by what the model foresees after them."""
+"""φ-decoding: each step is drawn by the value of its simulated continuation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class PhiDecoding(Search):
     answer rule decides.
 
     The continuations are clustered by k-means on TF-IDF vectors of their words. The first center is the first
-    continuation, each further one that farthest from the others, so that clusters need no random numbers.
+    continuation, and each further center is the continuation that is farthest from the others, so that no
+    random numbers are needed.
 
     The model must report log-probabilities, and the proposer must make one thought per reply (`Sample`,
     `Continue`). A step without them has no advantage; a note `score.missing` says so. Scores do not matter:
@@ -62,10 +63,10 @@ class PhiDecoding(Search):
     scale: ClassVar[str] = "beams"
 
     beams: Count = 4
-    """Paths that go on: M."""
+    """Paths that are continued at each step: M."""
 
     count: Count = 4
-    """Next steps of each: N."""
+    """Next steps proposed for each path: N."""
 
     clusters: Count = 3
     """Clusters of continuations: K."""
@@ -189,7 +190,7 @@ class PhiDecoding(Search):
 
 
 class _Foresight(NamedTuple):
-    """What follows a step: the mean log-probability of its tokens, its text, and its last thought."""
+    """The continuation of a step: the mean log-probability of its tokens, its text, and its last thought."""
 
     logprob: float | None
     text: str

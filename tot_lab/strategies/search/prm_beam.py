@@ -13,8 +13,8 @@ class PRMBeam(Search):
     """Beam search on step scores: of N candidates per level, N / M are kept and continued M times each.
 
     M is `count`, N / M is `width`. A finished candidate is set aside: it is never pruned and takes no place
-    in the beam. If fewer than N / M are left, they share the N next steps, and those that do not divide go to
-    the first of them. The search ends when none can be continued.
+    in the beam. If fewer than N / M are left, they share the N next steps evenly, and the first ones get the
+    remainder. The search ends when none can be continued.
 
     The published code of Beeching et al. differs: it counts a step that ends at `max_tokens` as finished, and
     it completes all candidates of its last level. `Continue(finish=True)` completes the best one, and only if

@@ -134,7 +134,7 @@ class Proposer(Part):
         """Add up to `count` children at `place`. Returns all recorded events.
 
         The built-in proposers are functions that return a generator, so that they take their sample indices
-        in the order of the picks. Those of one that is itself a generator are taken when its branch starts.
+        in the order of the picks. A `grow` that is itself a generator takes them only when its branch starts.
         """
         raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
 
@@ -147,13 +147,14 @@ class Proposer(Part):
         return None
 
     def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
-        """`task` for children that continue several thoughts. Its context shows the `paths` of the others."""
+        """`task` for children that continue several thoughts. Its context shows the `paths` to the other
+        thoughts."""
         others = [f"Another line of thought:\n{task.domain.steps(path)}" for path in paths]
         return task.with_context(*others)
 
 
 class Around(Proposer):
-    """A proposer that makes the thoughts of another one, `proposer`, in a way of its own."""
+    """A proposer that wraps another one, `proposer`, and changes how it makes thoughts."""
 
     if TYPE_CHECKING:
         proposer: Proposer
@@ -328,7 +329,7 @@ class Propose(_Prompted):
                 if len(replies) < self.samples + self.max_parse_retries:
                     made.append(next(calls))
                     replies.append((yield from sampler.ask(made[-1])))
-        # The pool of one reply is what was read in it already.
+        # The proposals of a single reply need no pooling.
         texts = read[0][1] if len(read) == 1 else task.domain.pool_proposals(task, path, [t for t, _ in read])
         return failed + (yield from self._add(sampler, place, texts[:count], children))
 

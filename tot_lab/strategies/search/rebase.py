@@ -24,8 +24,8 @@ class REBASE(Search):
     reward of 0.
 
     The paper rounds each share (equation 1), so the children of a level need not add up to its budget. The
-    published code rounds up one thought after another, the best first, each from what the better ones have
-    left. This search does the same, with exact sums.
+    published code rounds up the share of one thought after another, the best first, and takes each share from
+    the budget that the better thoughts left. This search does the same, with exact sums.
 
     References:
         Wu et al. 2024, Inference Scaling Laws, arXiv:2408.00724, section 3.1.2.

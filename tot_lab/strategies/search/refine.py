@@ -1,4 +1,4 @@
-"""Thoughts improved in place: a rewritten version stands beside the thought that it improves."""
+"""Thoughts improved in place: a rewritten version is a sibling of the thought that it improves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tot_lab.strategies.search.proposers import Around, Proposer, Sample
 
 
 class Refine(Around):
-    """Rewrites thoughts at their position of the path.
+    """Rewrites thoughts in place: a new version has the same position in the path.
 
     A search picks the parent of the thought together with the thought: `Pick([(parent, id)], 1,
     proposer=Refine())`. The children are siblings of `id` and name it as their source. Their path is

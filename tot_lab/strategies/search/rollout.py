@@ -1,4 +1,4 @@
-"""Rollouts: a thought is worth what complete continuations of it are worth."""
+"""Rollouts: a thought is scored by the rewards of its sampled continuations."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from tot_lab.strategies.search.sampling import (
 class Rollout(Evaluator):
     """Scores each thought by sampled continuations: the mean reward of the paths that they reach.
 
-    The reward of a path is what the domain knows of it (`Domain.assess`), else the score by `evaluate`. A
-    continuation adds one step at a time with the proposer of the run. It ends when the path is finished, or
-    after `depth` steps. With `depth=None` the proposer writes the rest of the solution in one call, and a
-    server that takes several samples of one prompt gets one request for all continuations of a thought.
+    The reward of a path is its assessment by the domain (`Domain.assess`) if it has one, else the score by
+    `evaluate`. A continuation adds one step at a time with the proposer of the run. It ends when the path is
+    finished, or after `depth` steps. With `depth=None` the proposer writes the rest of the solution in one
+    call, and a server that takes several samples of one prompt gets one request for all continuations of a
+    thought.
 
     One evaluation serves all continuations that reach the same path. The steps are recorded as calls, not as
     thoughts. Calls: for each thought and sample, those of each step and of `evaluate`.
@@ -87,7 +88,6 @@ class Rollout(Evaluator):
 
     @property
     def _proposer(self) -> Proposer:
-        """The proposer of the steps."""
         propose = self.propose or Sample()
         return (None if self.depth else propose.to_the_end()) or propose
 

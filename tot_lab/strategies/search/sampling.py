@@ -2,7 +2,7 @@
 
 Proposers and evaluators make their calls through a `Sampler`, so that they need not know the strategy
 that they work in. Branches that run side by side share a sampler. They reserve their sample indices before
-they start, and change nothing else of it.
+they start, and change nothing else in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tot_lab.core.tree import Tree
 
 @dataclass(slots=True)
 class Place:
-    """Where children are added, and what earlier expansions of the same thought have used.
+    """Where children are added, and the numbers that earlier expansions of the same thought have used up.
 
     Only one expansion of a thought runs at a time, and it owns the thought's place.
     """
@@ -49,7 +49,7 @@ class Place:
     """Number of the next child. Further expansions continue from it."""
 
     counted: int = 0
-    """Children of the thought that `next_child` and `children` take into account."""
+    """Number of the thought's children that `next_child` and `children` already cover."""
 
     samples: dict[str, int] = field(default_factory=dict)
     """The next sample index by purpose, for calls made for `node`."""
@@ -70,8 +70,8 @@ class Place:
     """The reply that made a child alone, by the child's number, if the search needs its log-probabilities."""
 
     ended: dict[int, str] = field(default_factory=dict)
-    """Why the text of a child is the end of a reply, by the child's number: `cut` at the most tokens, `open`
-    after the tokens of a step, or `end of reply` if the model ended a reply that continues the path."""
+    """Why the text of a child is the end of a reply, by the child's number: `cut` at the token limit, `open`
+    after `tokens_per_step` tokens, or `end of reply` if the model ended a reply that continues the path."""
 
     @classmethod
     def of(cls, tree: Tree, id: str) -> Place:
@@ -100,7 +100,7 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 OF_THE_STRATEGY: Mapping[str, str | Alias] = {
     name: f"tl.TreeOfThoughts({name}=…)" for name in ("model", "temperature", "max_tokens", "seed")
 }
-"""Where settings of all calls belong, for proposers and evaluators that do not have their own."""
+"""Where to give the settings of all calls: the hint if one is given to a proposer or an evaluator."""
 
 SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
 
@@ -110,11 +110,10 @@ _WORD = re.compile(r"(?<![\\\w{}^])\{(\w+)\}")
 
 
 def checked_template(template: str | None, slots: Sequence[str], needed: Sequence[str]) -> str | None:
-    """`template`, if it has only these `slots`, and either all that are `needed` or none at all. A recorded
-    one is taken as it was.
+    """Return `template` after a check. A template from a record is not checked.
 
     Raises:
-        ValueError: Otherwise.
+        ValueError: If it has other slots than `slots`, or some slots but not all that are `needed`.
     """
     if template is None or are_stored():
         return template
@@ -132,7 +131,7 @@ def checked_template(template: str | None, slots: Sequence[str], needed: Sequenc
 
 
 class Prompt(NamedTuple):
-    """What a call says: the user's message, and a system text before it if there is one."""
+    """The messages of a call: the user's message, and a system text before it if there is one."""
 
     text: str
     system: str = ""
@@ -145,11 +144,11 @@ class Sampler(NamedTuple):
         strategy: Gives the model and the sampling settings.
         task: The problem.
         samples: Gives the proposals their sample indices.
-        parallel: Whether calls that do not depend on each other are made at once.
+        parallel: Whether calls that do not depend on each other are made concurrently.
         ask: How a proposer's call is made: directly, or with tools before the reply.
         calls_per_ask: The most calls that `ask` makes.
         logprobs: Alternatives per token whose log-probabilities the calls request.
-        alternatives: How many of them the replies keep (`Call.alternatives`).
+        alternatives: How many of these alternatives the replies keep (`Call.alternatives`).
         temperature: The highest temperature that `ask` gives calls, if it changes theirs.
         end: The entry of `Place.ended` of the thought that is scored.
     """

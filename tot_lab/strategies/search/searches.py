@@ -31,7 +31,7 @@ from tot_lab.strategies.search.sampling import Count, Place, Unit
 
 
 class Stop(Part):
-    """When a search ends: solved, a limit, no improvement, or nothing left to expand."""
+    """When a search ends: at a solution, at a limit, without improvement, or with nothing left to expand."""
 
     kind: ClassVar[str] = "stop"
 
@@ -71,13 +71,13 @@ class Pick:
 
     Attributes:
         parents: Ids of thoughts. A thought may be expanded again: its sample indices and the ids of its
-            children continue. A tuple of ids is aggregation: their children hang below the first and
+            children continue. A tuple of ids is aggregation: the children belong to the first and
             name the others as their sources, which may be complete. With the proposer `Refine`, the children
             of `(parent, id)` are rewritten versions of `id`.
         count: Children for each parent: one number, or one for each. `None` means as many as the
             proposer makes.
         proposer: Makes the children of this pick. `None` means that of the search.
-        why: What the choice rests on, by id (visits, value, exploration term, …). It is recorded.
+        why: The reasons for the choice, by id (visits, value, exploration term, …). They are recorded.
         context: Sections that the prompts of this pick show after the context of the task.
     """
 
@@ -96,7 +96,7 @@ LIMIT_OF_ITERATIONS = "limit:iterations"
 
 
 class SearchStrategy(Protocol):
-    """What a search may use of the strategy that carries it out."""
+    """The methods of a strategy that the search which it runs may use."""
 
     @property
     def propose(self) -> Proposer:
@@ -107,7 +107,7 @@ class SearchStrategy(Protocol):
 
 
 class Memory(Protocol):
-    """What a search keeps besides the tree and computes from scores, such as backed-up values."""
+    """Data that a search computes from scores and keeps besides the tree, such as backed-up values."""
 
     def rescored(self, id: str, old: float) -> None:
         """Take account of the new score of the thought `id`, which `state.tree` holds. `old` is its earlier
@@ -119,7 +119,7 @@ M = TypeVar("M", bound=Memory)
 
 
 class SearchState:
-    """What one run of a search has found so far.
+    """The state of one run of a search.
 
     Attributes:
         task: The problem.
@@ -129,11 +129,11 @@ class SearchState:
         tree: All thoughts, with their scores and decisions.
         closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
         finished: Thoughts whose path is complete.
-        by_text: Whether the text of a path tells whether it is complete, because its domain does not.
-        places: What each expansion so far has used, by parent.
+        by_text: Whether the text of a path decides if it is complete, because its domain does not.
+        places: The `Place` of each expansion so far, by parent.
         copies: How often the search holds a finished thought, if more than once. Each copy has a vote.
         grafted: Thoughts that a person has added.
-        memories: What the search keeps besides the tree; see `remember`.
+        memories: The data that the search keeps besides the tree; see `remember`.
     """
 
     def __init__(self, task: Task, root: str, strategy: SearchStrategy) -> None:
@@ -150,7 +150,7 @@ class SearchState:
         self.memories: list[Memory] = []
 
     def remember(self, memory: M) -> M:
-        """Register something of the search's own that depends on scores, and return it."""
+        """Register `memory`, so that its `rescored` is called when a score changes, and return it."""
         self.memories.append(memory)
         return memory
 
@@ -163,7 +163,7 @@ class SearchState:
         return RandomNumbers(f"{self.task.domain.kind}: {self.task.question}", purpose)
 
     def ranked(self, ids: Iterable[str]) -> list[str]:
-        """`ids` by score, best first; of equals the one given first, as in Yao et al. 2023."""
+        """`ids` by score, best first. Ties keep the given order, as in Yao et al. 2023."""
         nodes = self.tree.nodes
         return sorted(ids, key=lambda id: -nodes[id].rank)
 
@@ -217,8 +217,8 @@ class Search(Part):
     """Alternatives per token whose log-probabilities each proposal reports, for `SearchState.logprobs`."""
 
     alternatives: ClassVar[int | None] = None
-    """How many of them it reads from `SearchState.reply`. `None` means that the values of the tokens are
-    enough."""
+    """How many of these alternatives the search reads from `SearchState.reply`. `None` means that the values
+    of the tokens are enough."""
 
     scale: ClassVar[str] = ""
     """The setting that scales the number of calls, such as `width`. "" means no such setting."""
@@ -236,8 +236,8 @@ class Search(Part):
     def rescored(self, state: SearchState, id: str, old: float) -> None:
         """Take account of a new score of the thought `id`, by a person. `old` is its earlier rank.
 
-        The default passes it to what the search has registered with `state.remember`. A search that reads
-        scores from `state.tree` when it needs them has nothing to do.
+        The default passes it to each `Memory` that the search has registered with `state.remember`. A search
+        that reads scores from `state.tree` when it needs them has nothing to do.
         """
         for memory in state.memories:
             memory.rescored(id, old)
@@ -252,23 +252,24 @@ class Search(Part):
     def max_expansions_by_count(self, branch: int, depth: int) -> Sequence[tuple[int, int]] | None:
         """The most expansions by their number of children: `[(5, 1), (2, 8)]` is one into 5, and 8 into 2.
 
-        A search that asks for numbers of children of its own overrides it in place of `max_expansions`.
+        A search that sets `Pick.count` overrides this method instead of `max_expansions`.
         """
         most = self.max_expansions(branch, depth)
         return None if most is None else [(branch, most)]
 
     def max_shared(self) -> int:
-        """The most children of one thought where the expansions into one child each, of
-        `max_expansions_by_count`, can be those of one thought: a number of children that the search shares
-        out. 1 if they are always of different ones."""
+        """The most children of one thought in a search that divides a number of children among thoughts.
+
+        `max_expansions_by_count` then counts each child as an expansion of its own. 1 for other searches.
+        """
         return 1
 
     def max_picks(self, branch: int, depth: int) -> int | None:
-        """The most picks it makes in such a tree."""
+        """The most picks it makes in a tree of `depth` levels with `branch` children each."""
         return self.max_expansions(branch, depth)
 
     def max_own_calls(self, branch: int, depth: int) -> int:
-        """The most calls of its own, such as reflections, that it makes in such a tree."""
+        """The most calls of its own, such as reflections, that it makes in a tree as for `max_expansions`."""
         return 0
 
 

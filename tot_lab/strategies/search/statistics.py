@@ -46,7 +46,7 @@ class Statistics:
             self.totals[node.id] = self.totals.get(node.id, 0.0) + value
 
     def open_below(self, parent: str, ids: Iterable[str]) -> None:
-        """Make children of `parent` available, and the way to them if it was exhausted."""
+        """Open children of `parent` for selection, and also the path to them if it was exhausted."""
         self.open.setdefault(parent, []).extend(ids)
         if not self.open[parent]:
             self.exhaust(parent)

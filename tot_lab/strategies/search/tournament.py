@@ -94,7 +94,7 @@ class Tournament(_Templated):
         return events
 
     def _call(self, sampler: Sampler, place: Place, paths: Sequence[Path]) -> Call:
-        """The question which of two paths is better."""
+        """The call that asks which of two paths is better."""
         task, listed = sampler.task, texts_of([path[-1] for path in paths])
         asking = partial(task.domain.vote_prompt, task, paths)
         prompt = sampler.prompt(self.prompt, place.path, asking, candidates=listed)
@@ -103,7 +103,7 @@ class Tournament(_Templated):
 
 
 def strengths(wins: Sequence[Sequence[float]]) -> list[float]:
-    """The Bradley–Terry strengths of things of which thing i has beaten thing j `wins[i][j]` times.
+    """The Bradley–Terry strengths, given that thing i has beaten thing j `wins[i][j]` times.
 
     They maximise the likelihood of these results, and of one win and one loss of each against strength 1.
     """
@@ -119,7 +119,7 @@ def strengths(wins: Sequence[Sequence[float]]) -> list[float]:
             / math.fsum([2 / (before[i] + 1), *(games[i][j] / (before[i] + before[j]) for j in places)])
             for i in places
         ]
-        # Only the prior fixes the common scale. A step of its own for it keeps large groups fast.
+        # Only the prior fixes the common scale. Adjusting it separately keeps large groups fast.
         scale = len(values) / (2 * math.fsum(value / (value + 1) for value in values))
         values = [value * scale for value in values]
         if all(math.isclose(*pair, rel_tol=1e-9) for pair in zip(values, before, strict=True)):

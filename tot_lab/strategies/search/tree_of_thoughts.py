@@ -97,10 +97,10 @@ class TreeOfThoughts(Prompting):
     """Whether thoughts that reach the same state, as the domain sees it, are linked and expanded once."""
 
     parallel: bool = True
-    """Whether calls that do not depend on each other are made at once."""
+    """Whether calls that do not depend on each other are made concurrently."""
 
     budget: Annotated[Budget | None, Field(strict=False)] = None
-    """Limits for this search alone, besides those of the run."""
+    """Limits for this search alone, in addition to those of the run."""
 
     ends_at_answer: bool = True
     """Whether a path is finished when its last line states an answer, in a domain without a `complete` of its
@@ -117,8 +117,8 @@ class TreeOfThoughts(Prompting):
         return {"ends_at_answer": False} if schema < 4 else {}
 
     def scale_setting(self) -> str:
-        """The setting of the search that scales it, or else the number of thoughts. Where the search expands
-        the root alone whatever its scale, as best of N does, the number of children."""
+        """The setting of the search that scales it, or else `stop.nodes`. If the search expands only the root
+        at every scale, as best of N does, it is the number of children."""
         count, scale = self.propose.scale_setting(), self.search.scale
         if count is not None and self.stop.depth == 1:
             searches = [self.search.with_({scale: size}) for size in (1, 2)] if scale else [self.search]
@@ -128,7 +128,7 @@ class TreeOfThoughts(Prompting):
         return f"search.{scale}" if scale else "stop.nodes"
 
     def at_scale(self, scale: int | None) -> Self:
-        """This search at another scale. A level of which it keeps all thoughts stays whole."""
+        """This search at another scale. If it keeps all thoughts of a level, so does the result."""
         width = getattr(self.search, "width", None)
         scaled = super().at_scale(scale)
         if not self.scale_setting().startswith("propose.") or width is None:
@@ -161,7 +161,7 @@ class TreeOfThoughts(Prompting):
         return calls
 
     def _calls(self, task: Task, count: int) -> int:
-        """The most calls of one expansion into `count` children, or the share of it in a larger one."""
+        """The most calls of an expansion into `count` children, alone or as a share of a larger one."""
         calls = calls_per_expansion(self.propose, self.evaluate, task, count)
         shared = self.search.max_shared() if count == 1 else 1
         if shared == 1:
@@ -183,7 +183,7 @@ def closing_note(at: str, winner: str | None, score: float | None, total: int) -
 
 
 class _Run:
-    """One run of a search: what it has found, and what it has yet to decide."""
+    """One run of a search, with its state between picks."""
 
     def __init__(self, settings: TreeOfThoughts, task: Task, at: str) -> None:
         self.settings = settings
@@ -226,7 +226,7 @@ class _Run:
         return (yield from self._answer(stop))
 
     def _search(self, searching: Searching) -> Thinking[str]:
-        """Carry out what the search yields. Returns why it ended."""
+        """Carry out the picks and other steps that the search yields. Returns why it ended."""
         pick = yield from self._next(searching, None)
         while pick is not None:
             yield Note("tot.picked", self.at, _recorded(pick))
@@ -396,7 +396,7 @@ class _Run:
         return place
 
     def _continued(self, parent: str | tuple[str, ...]) -> Place:
-        """Where children of `parent` are added: after those that it has."""
+        """The place for further children of `parent`, which are numbered after its present ones."""
         node, *sources = _group(parent)
         place = self._place(node)
         place.sources = tuple(sources)
@@ -410,8 +410,8 @@ class _Run:
         return place
 
     def _settle(self, fresh: Sequence[str]) -> Thinking[list[str]]:
-        """Drop what is below the least score, link what reaches a known state, close what needs no further
-        step. Returns the rest, which may be expanded."""
+        """Drop thoughts below the least score, link those that reach a known state, and close those that need
+        no further step. Returns the rest, which may be expanded."""
         eligible: list[str] = []
         nodes, domain = self.tree.nodes, self.task.domain
         for id in fresh:
@@ -504,13 +504,13 @@ class _Run:
         return None
 
     def _may_answer(self, id: str) -> bool:
-        """Whether a path can be the solution. A judge of answers decides it where no form was asked for."""
+        """Whether a path can be the solution. If no form was requested, a judge of answers decides."""
         if self._is_unfinished(id):
             return self.settings.evaluate.judges_answers and not self.settings.propose.asks_for_answer
         return self.state.complete(id) is not False
 
     def _is_unfinished(self, id: str) -> bool:
-        """Whether a path of text could state an answer, and does not."""
+        """Whether a path of text lacks the answer that it could state."""
         state = self.state
         if not state.by_text or id in state.finished:
             return False
@@ -544,7 +544,7 @@ class _Run:
             text, winner = first_answer(task, tree, [tree[self.found]], any_text=True)
         else:
             text, winner = self._chosen(nodes, leaves)
-        if winner is None and halts(stop):  # a refused evaluation says nothing against its thought
+        if winner is None and halts(stop):  # a thought is not worse because its evaluation was refused
             unscored = [node for node in thoughts if node.score is None and _refused(node)]
             unscored.sort(key=lambda node: -node.depth)
             text, winner = first_answer(task, tree, unscored, any_text=rule.any_text)
@@ -588,7 +588,7 @@ def _first(parent: str | tuple[str, ...]) -> str:
 
 
 def _recorded(pick: Pick) -> dict[str, Any]:
-    """The data of `tot.picked`."""
+    """The data of the note `tot.picked`."""
     data: dict[str, Any] = {"parents": [_first(parent) for parent in pick.parents]}
     if pick.why:
         data["why"] = {id: dict(terms) for id, terms in pick.why.items()}

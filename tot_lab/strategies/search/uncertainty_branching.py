@@ -14,7 +14,7 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 
 
 class UncertaintyBranching(Search):
-    """Uncertainty-guided branching: one step at a time, and the most certain of `count` if it is uncertain.
+    """Uncertainty-guided branching: one step at a time, and the most certain of `count` for uncertain steps.
 
     The uncertainty of a token is 1 minus the difference between the probabilities of its two most likely
     alternatives. If that of a step is above `threshold`, the step is replaced by `count` new samples, of
@@ -22,14 +22,14 @@ class UncertaintyBranching(Search):
 
     The model must report two log-probabilities per token, and the proposer must make one thought per reply
     (`Sample`, `Continue`). A step without them is kept as it is; a note `score.missing` says so. A finished
-    path is the answer; one that `stop.depth` ends is left to the answer rule.
+    path is the answer. If `stop.depth` ends the path, the answer rule decides.
 
     References:
         Zhu et al. 2025, Uncertainty-Guided Chain-of-Thought for Code Generation, arXiv:2503.15341
         (probability differential at the first token of a line); ThinkBooster, `uncertainty_cot`, from whose
-        experiments the defaults are. ThinkBooster measures the first token by a call of its own, here it is
-        that of the sampled step. The other measure of the paper, the entropy over the vocabulary, is missing:
-        endpoints report 20 alternatives at most.
+        experiments the defaults are. ThinkBooster makes a separate call to measure the first token; here the
+        first token of the sampled step is measured. The other measure of the paper, the entropy over the
+        vocabulary, is missing: endpoints report 20 alternatives at most.
     """
 
     kind: ClassVar[str] = "uncertainty_branching"
