@@ -16,8 +16,6 @@ from html import escape
 from typing import Any
 
 from tot_lab.record.run import Run
-from tot_lab.views.explorer.page import page
-from tot_lab.views.report import run_html, run_text
 
 LARGEST = 300_000
 """Maximum number of bytes of the saved form in a cell."""
@@ -65,6 +63,9 @@ def saved_html(runs: Sequence[Run], *, unfolded: bool = False) -> str:
         unfolded: Show the page at once, whatever its size. Otherwise it is folded, and left out if the HTML
             would exceed `LARGEST` bytes.
     """
+    from tot_lab.views.explorer.page import page  # noqa: PLC0415  the widget is drawn first
+    from tot_lab.views.report import run_html  # noqa: PLC0415
+
     cards = "".join(map(run_html, runs))
     these = "these runs" if runs[1:] else "this run"
     if unfolded or sum(len(run.lines) for run in runs) <= MOST_LINES:
@@ -87,6 +88,8 @@ class SavedPage:
         self.runs = runs
 
     def __repr__(self) -> str:
+        from tot_lab.views.report import run_text  # noqa: PLC0415
+
         return "\n".join(map(run_text, self.runs))
 
     def _repr_html_(self) -> str:

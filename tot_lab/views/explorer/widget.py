@@ -34,24 +34,21 @@ import msgspec
 import traitlets
 from ipywidgets.widgets.widget import _instances
 
-from tot_lab.analysis.diagnosis import Diagnosis
-from tot_lab.analysis.tables import is_sweep
-from tot_lab.analysis.why import diagnose
 from tot_lab.core.calls import Reply, format_error, html_text
 from tot_lab.core.parameters import with_example
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
-from tot_lab.lab.lab import Lab, Stream
 from tot_lab.record.marks import Mark, Verdict, watch
 from tot_lab.record.run import Run, expect_run
 from tot_lab.runtime.recorder import Recorder
-from tot_lab.runtime.steering import Steering
-from tot_lab.views.explorer.recording import GROWTH, PREFIXES, Recording, about_of, facts_of
+from tot_lab.views.explorer.recording import GROWTH, PREFIXES, Recording, about_of
 from tot_lab.views.explorer.saved import MOST_LINES, Saved, SavedPage, saved_html
-from tot_lab.views.explorer.sweep_page import SweepExplorer
-from tot_lab.views.report import run_text
 
 if TYPE_CHECKING:
     import pandas
+
+    from tot_lab.analysis.diagnosis import Diagnosis
+    from tot_lab.lab.lab import Lab, Stream
+    from tot_lab.runtime.steering import Steering
 
 
 RATE = 30
@@ -234,8 +231,13 @@ class Explorer(Saved, anywidget.AnyWidget):
         """Return a `SweepExplorer` for a sweep or a list of runs."""
         if isinstance(run, list | tuple) and not run:
             raise ValueError(f"run must contain at least one run: got {run!r}.")
-        several = is_sweep(run) or isinstance(run, list | tuple)
-        return SweepExplorer(run) if several else super().__new__(cls, *args, **settings)
+        if not isinstance(run, Run | Recorder):
+            from tot_lab.analysis.tables import is_sweep  # noqa: PLC0415
+            from tot_lab.views.explorer.sweep_page import SweepExplorer  # noqa: PLC0415
+
+            if is_sweep(run) or isinstance(run, list | tuple):
+                return SweepExplorer(run)
+        return super().__new__(cls, *args, **settings)
 
     @with_example("tl.Explorer(run) or tl.Explorer(lab.stream(strategy, task))")
     def __init__(self, run: Run | Stream | Recorder, *, lab: Lab | None = None) -> None:
@@ -245,8 +247,11 @@ class Explorer(Saved, anywidget.AnyWidget):
             self._loop = asyncio.get_running_loop()
         self._connected = threading.Event()
         self._context: contextvars.Context | None = None
-        if not isinstance(lab, Lab | None):
-            raise TypeError(f"lab must be a Lab: got {lab!r}.")
+        if lab is not None:
+            from tot_lab.lab.lab import Lab  # noqa: PLC0415
+
+            if not isinstance(lab, Lab):
+                raise TypeError(f"lab must be a Lab: got {lab!r}.")
         self._lab = lab
         self._task: asyncio.Task[Run] | None = None
         self._steer: Steering | None = None
@@ -264,24 +269,11 @@ class Explorer(Saved, anywidget.AnyWidget):
 
     def _show(self, source: Run | Stream | Recorder) -> None:
         """Add a run to the display."""
-        if isinstance(source, Stream):
-            if self._loop is None:
-                raise RuntimeError(
-                    "A stream needs a running event loop. Use a notebook, or await lab.run(…)."
-                )
-            self._lab = self._lab or source.lab
-            self._steer = source.steer
-            source.steer.watchers.append(_refresher(self))
-            recorder, self._task = source.start()
-        elif isinstance(source, Recorder):
-            recorder = source
-        elif isinstance(source, Run):
+        if isinstance(source, Run):
             self._displayed.append(_DisplayedRun(source))
             return
-        else:
-            raise TypeError(
-                f"run must be a run, a stream or a recorder: got {source!r}. Is an `await` missing?"
-            )
+        stream = None if isinstance(source, Recorder) else source
+        recorder = source if isinstance(source, Recorder) else self._start(source)
         shown = _DisplayedRun(recorder)
         self._displayed.append(shown)
         here = weakref.ref(self)
@@ -296,7 +288,7 @@ class Explorer(Saved, anywidget.AnyWidget):
                 if isinstance(line.e, Reply):
                     shown.partial.pop(line.p, None)
             shown.known += len(batch)
-            if end and not isinstance(source, Stream):  # a stream's run is set when its task ends
+            if end and stream is None:  # a stream's run is set when its task ends
                 shown.ended(recorder.run)
                 explorer._save()
             explorer._send_soon()
@@ -305,8 +297,8 @@ class Explorer(Saved, anywidget.AnyWidget):
             failed = (
                 None if task.cancelled() else task.exception()
             )  # marks the exception as retrieved; `finished` raises it
-            if (explorer := here()) is not None and isinstance(source, Stream) and source.run is not None:
-                shown.ended(source.run)
+            if (explorer := here()) is not None and stream is not None and stream.run is not None:
+                shown.ended(stream.run)
                 explorer._error = format_error(failed) if failed else ""
                 explorer._state_stale = explorer._facts_stale = True
                 explorer._save()
@@ -322,8 +314,24 @@ class Explorer(Saved, anywidget.AnyWidget):
         if shown.live:
             recorder.watchers.append(on_lines)
             recorder.text_watchers.append(on_text)
-        if self._task is not None and isinstance(source, Stream):
+        if self._task is not None and stream is not None:
             self._task.add_done_callback(on_end)
+
+    def _start(self, stream: Stream) -> Recorder:
+        """Start a stream, and return its recorder."""
+        from tot_lab.lab.lab import Stream  # noqa: PLC0415
+
+        if not isinstance(stream, Stream):
+            raise TypeError(
+                f"run must be a run, a stream or a recorder: got {stream!r}. Is an `await` missing?"
+            )
+        if self._loop is None:
+            raise RuntimeError("A stream needs a running event loop. Use a notebook, or await lab.run(…).")
+        self._lab = self._lab or stream.lab
+        self._steer = stream.steer
+        stream.steer.watchers.append(_refresher(self))
+        recorder, self._task = stream.start()
+        return recorder
 
     @property
     def run(self) -> Run:
@@ -404,6 +412,8 @@ class Explorer(Saved, anywidget.AnyWidget):
     @property
     def findings(self) -> Diagnosis:
         """The findings of `tl.diagnose` for the run."""
+        from tot_lab.analysis.why import diagnose  # noqa: PLC0415
+
         return diagnose(self.run)
 
     @property
@@ -479,6 +489,8 @@ class Explorer(Saved, anywidget.AnyWidget):
         return [shown.run for shown in self._displayed]
 
     def _saved_form(self) -> dict[str, str]:
+        from tot_lab.views.report import run_text  # noqa: PLC0415
+
         try:
             runs = self._runs
             html, texts = saved_html(runs), [*map(run_text, runs)]
@@ -612,6 +624,8 @@ class Explorer(Saved, anywidget.AnyWidget):
         return {"kind": "state"}, json.dumps(state).encode()
 
     def _facts(self) -> tuple[dict[str, Any], bytes]:
+        from tot_lab.views.explorer.facts import facts_of  # noqa: PLC0415
+
         facts = [facts_of(run) for run in self._runs]
         return {"kind": "facts"}, json.dumps(facts).encode()
 
