@@ -325,7 +325,7 @@ def about_of(run: Run) -> dict[str, Any]:
         "strategy": run.header.strategy,
         "model": run.model,
         "started": run.header.started,
-        "budget": {**(run.header.budget or {}), **raised_limits(run.lines)},
+        "budget": {**(run.header.budget or {}), **raised_limits(run.lines_of(Note))},
         "repeat": run.header.repeat,
         "model_note": run.model_note,
         "unknown": run.header.unknown,
