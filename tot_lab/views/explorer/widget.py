@@ -216,14 +216,13 @@ class Explorer(Saved, anywidget.AnyWidget):
         explorer.selected = ["0.1.0"]       # moves the view
     """
 
-    _drawn = " .tl-root"
-
     # The source instead of the path: anywidget watches the file of a path, which keeps each widget alive.
     _esm = _LOADER
     _bundle = traitlets.Unicode((Path(__file__).parent / "static" / "explorer.js").read_text("utf-8")).tag(
         sync=True
     )
     _page = traitlets.Unicode().tag(sync=True)
+    _style = traitlets.Unicode().tag(sync=True)
 
     ids = traitlets.List(traitlets.Unicode(), help="ids of the selected thoughts").tag(sync=True)
     step = traitlets.Int(
@@ -480,6 +479,9 @@ class Explorer(Saved, anywidget.AnyWidget):
         A saved notebook keeps it, whatever its size.
         """
         return SavedPage(self._runs)
+
+    def _bring(self, style: str) -> None:
+        self._style = style
 
     def _save_later(self) -> bool:
         self._unsaved = sum(shown.known for shown in self._displayed) > MOST_LINES
