@@ -3,7 +3,8 @@
 A chunk contains consecutive lines of the journal as columns of small numbers. Thoughts, calls and times are
 stored as differences between successive values, and repeated values as indices into a table. A chunk can
 start at any line and refers to earlier thoughts and calls by number. A lost chunk can therefore be sent
-again, and a repeated chunk is ignored. Texts are about a hundred times larger and are sent separately: their
+again, and a repeated chunk is ignored. A column of integers is one text, in which most numbers take one
+character. Texts are about a hundred times larger and are sent separately: their
 beginnings in batches, the full texts on request. All JSON is ASCII.
 """
 
@@ -50,6 +51,12 @@ GROWTH = 8
 longer the more it has, so the batches of a large run become larger.
 """
 
+DIGITS_OF_NUMBERS = "".join(sign for sign in map(chr, range(ord("#"), ord("~") + 1)) if sign not in "&<\\")
+"""Digits of the numbers of a column, which neither JSON nor HTML escapes."""
+
+LAST_DIGITS = 76
+"""Number of digits that end a number. The others precede one of them, the least significant first. A negative
+number begins with `!`."""
 
 PREFIXES = ("", "b:")
 """Prefixes of the ids of the first and of the second run's thoughts."""
@@ -107,7 +114,7 @@ class Recording:
         columns = {
             "first": first,
             "kinds": "".join([DIGITS[type(line.e)] for line in lines]),
-            "times": _differences([round(line.t * TICKS) for line in lines]),
+            "times": _differences(round(line.t * TICKS) for line in lines),
             **self._thoughts(of[Thought]),
             **self._scores(of[Scored]),
             **self._decisions(of[Decided]),
@@ -116,7 +123,7 @@ class Recording:
             **self._notes(of[Note]),
             **self._end(of[Ended]),
         }
-        return _ascii({name: column for name, column in columns.items() if column not in ([], {})})
+        return _ascii({name: column for name, column in columns.items() if column or name in ("first", "kinds")})
 
     def _thoughts(self, lines: list[Any]) -> dict[str, Any]:
         parents, ordinals = [], []
@@ -135,7 +142,7 @@ class Recording:
             if thought.source or thought.depends:
                 links["sources"].extend([place, self._number(id)] for id in thought.source)
                 links["depends"].extend([place, self._number(id)] for id in thought.depends)
-        return {"parents": _differences(parents), "ordinals": ordinals, "names": names, **links}
+        return {"parents": _differences(parents), "ordinals": _packed(ordinals), "names": names, **links}
 
     def _scores(self, lines: list[Any]) -> dict[str, Any]:
         events = [line.e for line in lines]
@@ -176,8 +183,8 @@ class Recording:
         table, rows = _unique_rows(prices)
         return {
             "answered": _differences([self._calls[line.p] for line in lines]),
-            "input": [_model_amount(e, e.input_tokens) for e in events],
-            "output": [_model_amount(e, e.output_tokens) for e in events],
+            "input": _amounts([_model_amount(e, e.input_tokens) for e in events]),
+            "output": _amounts([_model_amount(e, e.output_tokens) for e in events]),
             "answers": rows,
             "answerTable": table,
         }
@@ -411,15 +418,39 @@ def truncate(text: str) -> str:
     return readable(text if len(text) <= LONGEST else text[:LONGEST] + "…")
 
 
-def _differences(numbers: list[int]) -> list[int]:
-    return list(map(sub, numbers, chain((0,), numbers)))
+class _Codes(dict[int, str]):
+    """The characters of each number of a column."""
+
+    def __missing__(self, number: int) -> str:
+        rest, code = abs(number), "!" if number < 0 else ""
+        while rest >= LAST_DIGITS:
+            rest, digit = divmod(rest, len(DIGITS_OF_NUMBERS) - LAST_DIGITS)
+            code += DIGITS_OF_NUMBERS[LAST_DIGITS + digit]
+        self[number] = code = code + DIGITS_OF_NUMBERS[rest]
+        return code
 
 
-def _unique_rows(rows: list[Any]) -> tuple[list[Any], list[int]]:
-    """Return the distinct rows, and the index of each row among them."""
+def _packed(numbers: Iterable[int]) -> str:
+    """Return a column of integers as text."""
+    return "".join(map(_Codes().__getitem__, numbers))
+
+
+def _amounts(amounts: list[Any]) -> str | list[Any]:
+    """Return a column of tokens as text, or as it is if some are unknown."""
+    return amounts if None in amounts else _packed(amounts)
+
+
+def _differences(numbers: Iterable[int]) -> str:
+    """Return the difference of each number from its predecessor, as a column."""
+    numbers = list(numbers)
+    return _packed(map(sub, numbers, chain((0,), numbers)))
+
+
+def _unique_rows(rows: list[Any]) -> tuple[list[Any], str]:
+    """Return the distinct rows, and a column with the index of each row among them."""
     table: dict[Hashable, int] = {}
     places = [table.setdefault(row, len(table)) for row in rows]
-    return list(table), places
+    return list(table), _packed(places)
 
 
 def _ascii(value: Any) -> bytes:
