@@ -123,7 +123,9 @@ class Recording:
             **self._notes(of[Note]),
             **self._end(of[Ended]),
         }
-        return _ascii({name: column for name, column in columns.items() if column or name in ("first", "kinds")})
+        return _ascii(
+            {name: column for name, column in columns.items() if column or name in ("first", "kinds")}
+        )
 
     def _thoughts(self, lines: list[Any]) -> dict[str, Any]:
         parents, ordinals = [], []

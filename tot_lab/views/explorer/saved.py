@@ -37,8 +37,8 @@ _UNPACK = """<!doctype html><meta charset="utf-8"><script>
 })();
 </script>"""
 
-# Hides the message of JupyterLab about a widget without a kernel. `:has` looks no deeper than it must, because
-# a browser checks it again with each change of what it looks at.
+# Hides JupyterLab's message about a widget without a kernel. `:has` looks no deeper than it must, because a
+# browser checks it again with each change of what it looks at.
 _HIDE = (
     "<style>.jp-OutputArea-child:has(>*>[data-saved])+.jp-OutputArea-child>.jupyter-widgets:not(:has(>*))"
     "{display:none}</style>"
