@@ -369,7 +369,7 @@ def test_a_kernel_imports_what_draws_a_run_and_nothing_that_made_it():
     with explorer._lock:
         list(explorer._messages())
     rooms = ("tot_lab.lab.lab", "tot_lab.models", "tot_lab.tools", "tot_lab.runtime.driver")
-    print([name for name in (*rooms, "tot_lab.views.report", "tot_lab.analysis.why") if name in sys.modules])
+    print([name for name in (*rooms, "tot_lab.views.report") if name in sys.modules])
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -34,6 +34,8 @@ import msgspec
 import traitlets
 from ipywidgets.widgets.widget import _instances
 
+from tot_lab.analysis.tables import is_sweep
+from tot_lab.analysis.why import diagnose
 from tot_lab.core.calls import Reply, format_error, html_text
 from tot_lab.core.parameters import with_example
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
@@ -233,12 +235,10 @@ class Explorer(Saved, anywidget.AnyWidget):
         """Return a `SweepExplorer` for a sweep or a list of runs."""
         if isinstance(run, list | tuple) and not run:
             raise ValueError(f"run must contain at least one run: got {run!r}.")
-        if not isinstance(run, Run | Recorder):
-            from tot_lab.analysis.tables import is_sweep  # noqa: PLC0415
-            from tot_lab.views.explorer.sweep_page import SweepExplorer  # noqa: PLC0415
+        if is_sweep(run) or isinstance(run, list | tuple):
+            from tot_lab.views.explorer.sweep_page import SweepExplorer  # noqa: PLC0415  it is seldom needed
 
-            if is_sweep(run) or isinstance(run, list | tuple):
-                return SweepExplorer(run)
+            return SweepExplorer(run)
         return super().__new__(cls, *args, **settings)
 
     @with_example("tl.Explorer(run) or tl.Explorer(lab.stream(strategy, task))")
@@ -249,11 +249,8 @@ class Explorer(Saved, anywidget.AnyWidget):
             self._loop = asyncio.get_running_loop()
         self._connected = threading.Event()
         self._context: contextvars.Context | None = None
-        if lab is not None:
-            from tot_lab.lab.lab import Lab  # noqa: PLC0415
-
-            if not isinstance(lab, Lab):
-                raise TypeError(f"lab must be a Lab: got {lab!r}.")
+        if lab is not None and not hasattr(lab, "branch"):  # its room takes long to import
+            raise TypeError(f"lab must be a Lab: got {lab!r}.")
         self._lab = lab
         self._task: asyncio.Task[Run] | None = None
         self._steer: Steering | None = None
@@ -321,9 +318,7 @@ class Explorer(Saved, anywidget.AnyWidget):
 
     def _start(self, stream: Stream) -> Recorder:
         """Start a stream, and return its recorder."""
-        from tot_lab.lab.lab import Stream  # noqa: PLC0415
-
-        if not isinstance(stream, Stream):
+        if not hasattr(stream, "start"):  # its room takes long to import
             raise TypeError(
                 f"run must be a run, a stream or a recorder: got {stream!r}. Is an `await` missing?"
             )
@@ -414,8 +409,6 @@ class Explorer(Saved, anywidget.AnyWidget):
     @property
     def findings(self) -> Diagnosis:
         """The findings of `tl.diagnose` for the run."""
-        from tot_lab.analysis.why import diagnose  # noqa: PLC0415
-
         return diagnose(self.run)
 
     @property
