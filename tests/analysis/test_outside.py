@@ -9,7 +9,7 @@ from support.scripts import Script, final, said
 
 import tot_lab as tl
 from tot_lab.analysis.outside import from_outside
-from tot_lab.views.explorer.recording import facts_of
+from tot_lab.views.explorer.facts import facts_of
 from tot_lab.views.report import report_html
 
 TASK = tl.general("What is twice seven?", answer=14, grade="number")

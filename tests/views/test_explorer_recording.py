@@ -511,6 +511,29 @@ def test_texts_come_in_batches():
 
 
 @pytest.mark.slow
+@needs_node
+def test_numbers_of_any_size_survive():
+    times = [0.0, 1e7, 3.00001, 0.00075, 0.00076, 0.00077, 0.0, 9e5, 9e5]
+    tokens = [0, 75, 76, 77, 76 * 13 - 1, 76 * 13, 76 * 13 + 1, 2**40, 1]
+    lines = [Line((0,), 0.0, Thought("0", None, "?"))]
+    for number, (time, amount) in enumerate(zip(times, tokens, strict=True)):
+        lines += [
+            Line((1, number), time, Call("0", "propose", (), sample_index=number)),
+            Line((1, number), time, Reply("", input_tokens=amount, output_tokens=amount)),
+        ]
+    unknown = [*lines, Line((2,), 0.0, Call("0", "propose", ())), Line((2,), 0.0, Reply(""))]
+    chunk = Recording(lines).chunk()
+    assert not {*"<&"} & {*chunk.decode()}
+    told = in_node(
+        [{"chunks": [json.loads(Recording(one).chunk())], "steps": []} for one in (lines, unknown)]
+    )
+    for calls in (told[0]["calls"], told[1]["calls"][:-1]):
+        assert [call["asked"] for call in calls] == times
+        assert [call["input"] for call in calls] == [call["output"] for call in calls] == tokens
+    assert told[1]["calls"][-1]["input"] is None
+
+
+@pytest.mark.slow
 def test_a_big_run_is_told_in_little():
     """The figure for 10,000 thoughts is printed by benchmarks/explorer.py; it is linear."""
     search = tl.TreeOfThoughts(

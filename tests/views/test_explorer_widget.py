@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import json
+import subprocess
+import sys
 import threading
 import time
 
@@ -13,6 +15,7 @@ from support import Scripted, run, shuffled, wait
 
 import tot_lab as tl
 from tot_lab.record.marks import _watchers
+from tot_lab.views.explorer import widget
 from tot_lab.views.explorer.widget import RATE
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=3))
@@ -339,3 +342,34 @@ def test_m15_the_text_so_far_of_what_is_selected_is_told_until_its_reply_is_ther
         return shown
 
     assert wait(asyncio.wait_for(main(), 120)) == {"0.1": "I begin 0.1 "}
+
+
+def test_a_large_run_is_saved_after_the_page_has_had_time_to_draw_it(monkeypatch):
+    saved = []
+    monkeypatch.setattr(widget, "MOST_LINES", 2)
+    monkeypatch.setattr(widget, "DRAWING", 0.15)
+    monkeypatch.setattr(tl.Explorer, "_save_now", lambda _: saved.append(time.monotonic()))
+    explorer = tl.Explorer(run(SEARCH, TASK))
+    explorer.comm.said(kind="have", runs=[])
+    assert explorer._save_later()
+    soon(lambda: saved)
+    moment, *_ = explorer.comm.messages("texts")[-1]
+    explorer.close()
+    assert saved[0] >= moment + 0.15
+    assert len(saved) == 1
+
+
+@pytest.mark.slow
+def test_a_kernel_imports_what_draws_a_run_and_nothing_that_made_it():
+    code = """if True:
+    import sys, time, tot_lab as tl
+    recorder = tl.Recorder("q")
+    recorder.thought("q")
+    explorer = tl.Explorer(recorder)
+    with explorer._lock:
+        list(explorer._messages())
+    rooms = ("tot_lab.lab.lab", "tot_lab.models", "tot_lab.tools", "tot_lab.runtime.driver")
+    print([name for name in (*rooms, "tot_lab.views.report") if name in sys.modules])
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

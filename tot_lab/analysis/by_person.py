@@ -72,7 +72,7 @@ def _edited(run: Run) -> Iterator[PersonChange]:
 
 
 def _acted(run: Run) -> Iterator[PersonChange]:
-    taken = acts_of(run.lines)
+    taken = acts_of(run.lines_of(Note))
     scores: dict[str, float] = {}
     grafts: list[Graft] = []  # the note that records an act precedes its events
     for number, line in enumerate(run.lines if taken else ()):

@@ -26,7 +26,8 @@ import msgspec
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
-from tot_lab.views.explorer.recording import Recording, about_of, facts_of
+from tot_lab.views.explorer.facts import facts_of
+from tot_lab.views.explorer.recording import Recording, about_of
 from tot_lab.views.figures.theme import themed
 from tot_lab.views.html_page import END, html_file, html_head
 

@@ -130,6 +130,7 @@ class Panel(Saved, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no 
         self._status = ipywidgets.HTML()
         self._code = Code()
         self._below = ipywidgets.VBox()
+        self._hidden = ipywidgets.HTML(layout={"display": "none"})
         super().__init__(
             [
                 _titled("Task", self._tasks.box),
@@ -139,6 +140,7 @@ class Panel(Saved, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no 
                 self._status,
                 _titled("Code for these settings", self._code),
                 self._below,
+                self._hidden,
             ]
         )
         self._refresh()
@@ -147,6 +149,9 @@ class Panel(Saved, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no 
     def code(self) -> str:
         """The source of a cell that runs the current settings."""
         return self._code.code
+
+    def _bring(self, style: str) -> None:
+        self._hidden.value = f"<style>{style}</style>"
 
     def _saved_form(self) -> dict[str, str]:
         form = {"text/html": "", "text/plain": ""} if self.explorer is None else self.explorer._saved_form()

@@ -3,7 +3,8 @@
 A chunk contains consecutive lines of the journal as columns of small numbers. Thoughts, calls and times are
 stored as differences between successive values, and repeated values as indices into a table. A chunk can
 start at any line and refers to earlier thoughts and calls by number. A lost chunk can therefore be sent
-again, and a repeated chunk is ignored. Texts are about a hundred times larger and are sent separately: their
+again, and a repeated chunk is ignored. A column of integers is one text, in which most numbers take one
+character. Texts are about a hundred times larger and are sent separately: their
 beginnings in batches, the full texts on request. All JSON is ASCII.
 """
 
@@ -17,19 +18,14 @@ from typing import Any
 
 import msgspec
 
-from tot_lab.analysis.blame import labels_of, right_not_chosen
 from tot_lab.analysis.by_person import changes_of
-from tot_lab.analysis.outside import from_outside
-from tot_lab.analysis.why import blame_and_findings
 from tot_lab.core.acts import raised_limits
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import Call, Reply, readable
-from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought, id_key
+from tot_lab.core.records import Decided, Ended, Line, Note, Position, Scored, Thought
 from tot_lab.core.tools import TOOL, named
-from tot_lab.lab.plan_store import PlanFold
 from tot_lab.record.journal import encoder
 from tot_lab.record.run import Run
-from tot_lab.strategies.plans import Plan, PlanStep
 from tot_lab.views.figures.verdict import verdict_of
 from tot_lab.views.mathml import formulas_of
 
@@ -55,6 +51,12 @@ GROWTH = 8
 longer the more it has, so the batches of a large run become larger.
 """
 
+DIGITS_OF_NUMBERS = "".join(sign for sign in map(chr, range(ord("#"), ord("~") + 1)) if sign not in "&<\\")
+"""Digits of the numbers of a column, which neither JSON nor HTML escapes."""
+
+LAST_DIGITS = 76
+"""Number of digits that end a number. The others precede one of them, the least significant first. A negative
+number begins with `!`."""
 
 PREFIXES = ("", "b:")
 """Prefixes of the ids of the first and of the second run's thoughts."""
@@ -112,7 +114,7 @@ class Recording:
         columns = {
             "first": first,
             "kinds": "".join([DIGITS[type(line.e)] for line in lines]),
-            "times": _differences([round(line.t * TICKS) for line in lines]),
+            "times": _differences(round(line.t * TICKS) for line in lines),
             **self._thoughts(of[Thought]),
             **self._scores(of[Scored]),
             **self._decisions(of[Decided]),
@@ -121,7 +123,9 @@ class Recording:
             **self._notes(of[Note]),
             **self._end(of[Ended]),
         }
-        return _ascii({name: column for name, column in columns.items() if column not in ([], {})})
+        return _ascii(
+            {name: column for name, column in columns.items() if column or name in ("first", "kinds")}
+        )
 
     def _thoughts(self, lines: list[Any]) -> dict[str, Any]:
         parents, ordinals = [], []
@@ -140,7 +144,7 @@ class Recording:
             if thought.source or thought.depends:
                 links["sources"].extend([place, self._number(id)] for id in thought.source)
                 links["depends"].extend([place, self._number(id)] for id in thought.depends)
-        return {"parents": _differences(parents), "ordinals": ordinals, "names": names, **links}
+        return {"parents": _differences(parents), "ordinals": _packed(ordinals), "names": names, **links}
 
     def _scores(self, lines: list[Any]) -> dict[str, Any]:
         events = [line.e for line in lines]
@@ -150,7 +154,7 @@ class Recording:
 
     def _decisions(self, lines: list[Any]) -> dict[str, Any]:
         events = [line.e for line in lines]
-        table, rows = _unique_rows([(e.what, _truncate(e.reason)) for e in events])
+        table, rows = _unique_rows([(e.what, truncate(e.reason)) for e in events])
         return {
             "decided": _differences([self.nodes[e.id] for e in events]),
             "decisions": rows,
@@ -173,7 +177,7 @@ class Recording:
         events = [line.e for line in lines]
         prices = [
             (
-                *(_model_amount(e, e.cost), _model_amount(e, line.paid), e.error and _truncate(e.error)),
+                *(_model_amount(e, e.cost), _model_amount(e, line.paid), e.error and truncate(e.error)),
                 *(() if e.tool is None and e.sent else (e.tool is not None, e.sent)),
             )
             for e, line in zip(events, lines, strict=True)
@@ -181,8 +185,8 @@ class Recording:
         table, rows = _unique_rows(prices)
         return {
             "answered": _differences([self._calls[line.p] for line in lines]),
-            "input": [_model_amount(e, e.input_tokens) for e in events],
-            "output": [_model_amount(e, e.output_tokens) for e in events],
+            "input": _amounts([_model_amount(e, e.input_tokens) for e in events]),
+            "output": _amounts([_model_amount(e, e.output_tokens) for e in events]),
             "answers": rows,
             "answerTable": table,
         }
@@ -213,11 +217,11 @@ class Recording:
         end = lines[-1].e
         summary = {
             "stop": end.stop_reason,
-            "answer": _truncate(end.answer),
+            "answer": truncate(end.answer),
             "node": self.nodes.get(end.node, -1),
             "score": end.score,
             "ranked": [self.nodes[id] for id in end.ranked if id in self.nodes],
-            "error": end.error and _truncate(end.error),
+            "error": end.error and truncate(end.error),
         }
         return {"ended": summary}
 
@@ -246,7 +250,7 @@ class Recording:
         for node in range(first, len(self._thought_lines)):
             thought = self.lines[self._thought_lines[node]].e
             assert isinstance(thought, Thought)
-            batch.append(_truncate(thought.text))
+            batch.append(truncate(thought.text))
             size += len(batch[-1])
             if size >= enough:
                 yield _ascii({"first": node + 1 - len(batch), "texts": batch})
@@ -330,7 +334,7 @@ def about_of(run: Run) -> dict[str, Any]:
         "strategy": run.header.strategy,
         "model": run.model,
         "started": run.header.started,
-        "budget": {**(run.header.budget or {}), **raised_limits(run.lines)},
+        "budget": {**(run.header.budget or {}), **raised_limits(run.lines_of(Note))},
         "repeat": run.header.repeat,
         "model_note": run.model_note,
         "unknown": run.header.unknown,
@@ -338,93 +342,6 @@ def about_of(run: Run) -> dict[str, Any]:
         "parent": run.header.branched.get("run"),
         "path": None if run.path is None else str(run.path),
         "changed": [[*change, str(change)] for change in changes_of(run)],
-    }
-
-
-def facts_of(run: Run) -> dict[str, Any]:
-    """Return what the browser shows about the thoughts of a run in addition to its records.
-
-    Returns:
-        `blame`, the component to blame for a failure; `findings`, beginning with why the run failed; `marks`
-        of a person, by id; `outside`, the tools that thoughts from outside are the results of, by id;
-        `right`, the thoughts with a right answer that was not chosen; `solvable`, one letter per thought in
-        the order of the record: `1` if it could still lead to a right answer, `0` if it could not, `?` if
-        that is not known; `plans`, every version of every plan in the order of creation.
-    """
-    blamed, findings = blame_and_findings(run)
-    labels = labels_of(run)
-    ids = [line.e.id for line in run.lines if isinstance(line.e, Thought)]
-    return {
-        "blame": blamed and blamed.on,
-        "findings": [finding._asdict() for finding in findings],
-        "marks": msgspec.to_builtins(run.marks),
-        "outside": from_outside(run),
-        "plans": _plan_versions(run),
-        "right": right_not_chosen(run),
-        "solvable": "".join("01"[labels[id]] if id in labels else "?" for id in ids) if labels else "",
-    }
-
-
-def _plan_versions(run: Run) -> list[dict[str, Any]]:
-    """Return every version of the plans of a run, with the state of its steps before the next version.
-
-    `changes` lists, for each step, the states that it had in that version, each with the line of the record
-    from which on it had it. `reviews` are the thoughts that reviewed that version, with the lines of the
-    reviews.
-    """
-    fold = PlanFold(run.header)
-    versions: dict[tuple[str, int], Plan] = {}
-    changes: dict[tuple[str, int], dict[str, list[tuple[int, str]]]] = {}
-    reviews: dict[tuple[str, int], list[tuple[str, int]]] = {}
-    given: dict[str, str] = {}  # arguments of the last call of each step's tool
-    for number, line in enumerate(run.lines):
-        if isinstance(line.e, Call) and line.e.purpose == TOOL and line.e.messages:
-            given[line.e.node] = _truncate(line.e.messages[-1].content)
-        elif isinstance(line.e, Note) and line.e.name == "plan.reflected":
-            data = line.e.data
-            reviews.setdefault((line.e.at, data["version"]), []).append((data["node"], number))
-        for node in fold.add(line):
-            plan = fold.plans[node]
-            versions[node, plan.version] = plan
-            known = changes.setdefault((node, plan.version), {})
-            for step in plan.steps:
-                states = known.setdefault(step.id, [])
-                if not states or states[-1][1] != step.status:
-                    states.append((number, step.status))
-    return [
-        {
-            "node": node,
-            "goal": readable(plan.goal),
-            "version": version,
-            "status": plan.status if version == fold.plans[node].version else "replaced",
-            "steps": [
-                {
-                    **_plan_step(step),
-                    "given": given.get(step.node),
-                    "changes": changes[node, version][step.id],
-                }
-                for step in plan.steps
-            ],
-            "reviews": reviews.get((node, version), []),
-        }
-        for (node, version), plan in sorted(
-            versions.items(), key=lambda item: (id_key(item[0][0]), item[0][1])
-        )
-    ]
-
-
-def _plan_step(step: PlanStep) -> dict[str, Any]:
-    started, completed = step.started_at, step.completed_at
-    return {
-        **{
-            "id": readable(step.id),
-            "title": _truncate(step.title or step.instruction),
-            "status": step.status,
-        },
-        **{"depends": list(step.depends_on), "node": step.node, "tool": step.tool_name},
-        **{"error": step.error and _truncate(step.error), "result": step.result and _truncate(step.result)},
-        "retries": step.retries,
-        "seconds": None if started is None or completed is None else completed - started,
     }
 
 
@@ -498,19 +415,44 @@ def _fields(note: Note, without: tuple[str, ...]) -> str | None:
     return data.decode() if len(data) <= NOTE else None
 
 
-def _truncate(text: str) -> str:
+def truncate(text: str) -> str:
+    """Shorten a text to `LONGEST` characters."""
     return readable(text if len(text) <= LONGEST else text[:LONGEST] + "…")
 
 
-def _differences(numbers: list[int]) -> list[int]:
-    return list(map(sub, numbers, chain((0,), numbers)))
+class _Codes(dict[int, str]):
+    """The characters of each number of a column."""
+
+    def __missing__(self, number: int) -> str:
+        rest, code = abs(number), "!" if number < 0 else ""
+        while rest >= LAST_DIGITS:
+            rest, digit = divmod(rest, len(DIGITS_OF_NUMBERS) - LAST_DIGITS)
+            code += DIGITS_OF_NUMBERS[LAST_DIGITS + digit]
+        self[number] = code = code + DIGITS_OF_NUMBERS[rest]
+        return code
 
 
-def _unique_rows(rows: list[Any]) -> tuple[list[Any], list[int]]:
-    """Return the distinct rows, and the index of each row among them."""
+def _packed(numbers: Iterable[int]) -> str:
+    """Return a column of integers as text."""
+    return "".join(map(_Codes().__getitem__, numbers))
+
+
+def _amounts(amounts: list[Any]) -> str | list[Any]:
+    """Return a column of tokens as text, or as it is if some are unknown."""
+    return amounts if None in amounts else _packed(amounts)
+
+
+def _differences(numbers: Iterable[int]) -> str:
+    """Return the difference of each number from its predecessor, as a column."""
+    numbers = list(numbers)
+    return _packed(map(sub, numbers, chain((0,), numbers)))
+
+
+def _unique_rows(rows: list[Any]) -> tuple[list[Any], str]:
+    """Return the distinct rows, and a column with the index of each row among them."""
     table: dict[Hashable, int] = {}
     places = [table.setdefault(row, len(table)) for row in rows]
-    return list(table), places
+    return list(table), _packed(places)
 
 
 def _ascii(value: Any) -> bytes:

@@ -1,8 +1,8 @@
 """What a saved notebook keeps of a widget, for readers without its kernel.
 
 A widget is drawn by its kernel. After a restart, in nbconvert, on nbviewer and on code hosts it is gone. So a
-cell has two outputs: the saved form, which is HTML and text, and the widget below it. While the widget is
-there, a style hides the saved form. Without scripts, that HTML is a card for each run, with a picture of its
+cell has two outputs: the saved form, which is HTML and text, and the widget below it. The widget brings a
+style that hides the saved form. Without scripts, that HTML is a card for each run, with a picture of its
 tree. The page of the runs is in a sandboxed frame, which has an origin of its own.
 """
 
@@ -16,8 +16,6 @@ from html import escape
 from typing import Any
 
 from tot_lab.record.run import Run
-from tot_lab.views.explorer.page import page
-from tot_lab.views.report import run_html, run_text
 
 LARGEST = 300_000
 """Maximum number of bytes of the saved form in a cell."""
@@ -39,11 +37,11 @@ _UNPACK = """<!doctype html><meta charset="utf-8"><script>
 })();
 </script>"""
 
-# The second rule hides the message of JupyterLab about a widget without a kernel.
+# Hides JupyterLab's message about a widget without a kernel. `:has` looks no deeper than it must, because a
+# browser checks it again with each change of what it looks at.
 _HIDE = (
-    "<style>:root:has(.{0}{1}) [data-saved={0}]{{display:none}}"
-    ".jp-OutputArea-child:has([data-saved])+.jp-OutputArea-child>.jupyter-widgets:not(:has(*))"
-    "{{display:none}}</style>"
+    "<style>.jp-OutputArea-child:has(>*>[data-saved])+.jp-OutputArea-child>.jupyter-widgets:not(:has(>*))"
+    "{display:none}</style>"
 )
 
 
@@ -65,6 +63,9 @@ def saved_html(runs: Sequence[Run], *, unfolded: bool = False) -> str:
         unfolded: Show the page at once, whatever its size. Otherwise it is folded, and left out if the HTML
             would exceed `LARGEST` bytes.
     """
+    from tot_lab.views.explorer.page import page  # noqa: PLC0415  the widget is drawn first
+    from tot_lab.views.report import run_html  # noqa: PLC0415
+
     cards = "".join(map(run_html, runs))
     these = "these runs" if runs[1:] else "this run"
     if unfolded or sum(len(run.lines) for run in runs) <= MOST_LINES:
@@ -87,6 +88,8 @@ class SavedPage:
         self.runs = runs
 
     def __repr__(self) -> str:
+        from tot_lab.views.report import run_text  # noqa: PLC0415
+
         return "\n".join(map(run_text, self.runs))
 
     def _repr_html_(self) -> str:
@@ -96,8 +99,12 @@ class SavedPage:
 class Saved:
     """A widget that leaves a saved form in a notebook. A class of ipywidgets must be a later base class."""
 
-    _saved_as = ""  # the class of the widget and the id of the display with its saved form
-    _drawn = ""  # selects an element that the widget has while it is drawn
+    _saved_as = ""  # the id of the display with the saved form
+
+    def _bring(self, style: str) -> None:
+        """Let the widget have a style while it is drawn. (`:root:has(…)` would slow down each change of a
+        large notebook.)"""
+        raise NotImplementedError
 
     def _saved_form(self) -> dict[str, str]:
         """Return the saved form: HTML and text."""
@@ -117,7 +124,7 @@ class Saved:
 
         if not self._saved_as:
             self._saved_as = f"tot-lab-{uuid.uuid4().hex}"
-            self.add_class(self._saved_as)  # type: ignore[attr-defined]
+            self._bring(f"[data-saved={self._saved_as}]{{display:none}}")
         data, _ = self._live_form()
         later = self._save_later()
         form = {"text/html": "", "text/plain": repr(self)} if later else self._saved_form()
@@ -142,6 +149,5 @@ class Saved:
             update_display(self._labelled(self._saved_form()), raw=True, display_id=self._saved_as)
 
     def _labelled(self, form: dict[str, str]) -> dict[str, str]:
-        name = self._saved_as
-        html = f'{_HIDE.format(name, self._drawn)}<div data-saved="{name}">{form["text/html"]}</div>'
+        html = f'{_HIDE}<div data-saved="{self._saved_as}">{form["text/html"]}</div>'
         return {"text/html": html, "text/plain": form["text/plain"]}

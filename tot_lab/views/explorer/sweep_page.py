@@ -16,8 +16,9 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.calls import readable
 from tot_lab.core.files import write_whole
 from tot_lab.record.run import Run
+from tot_lab.views.explorer.facts import facts_of
 from tot_lab.views.explorer.page import assembled, compressed_script, json_script, structure_of, texts_of
-from tot_lab.views.explorer.recording import Recording, facts_of
+from tot_lab.views.explorer.recording import Recording
 from tot_lab.views.explorer.saved import frame
 from tot_lab.views.figures.points import note_model
 from tot_lab.views.html_page import html_file

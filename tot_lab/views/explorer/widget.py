@@ -35,24 +35,23 @@ import msgspec
 import traitlets
 from ipywidgets.widgets.widget import _instances
 
-from tot_lab.analysis.diagnosis import Diagnosis
 from tot_lab.analysis.tables import is_sweep
 from tot_lab.analysis.why import diagnose
 from tot_lab.core.calls import Reply, format_error, html_text
 from tot_lab.core.parameters import with_example
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
-from tot_lab.lab.lab import Lab, Stream
 from tot_lab.record.marks import Mark, Verdict, watch
 from tot_lab.record.run import Run, expect_run
 from tot_lab.runtime.recorder import Recorder
-from tot_lab.runtime.steering import Steering
-from tot_lab.views.explorer.recording import GROWTH, PREFIXES, Recording, about_of, facts_of
+from tot_lab.views.explorer.recording import GROWTH, PREFIXES, Recording, about_of
 from tot_lab.views.explorer.saved import MOST_LINES, Saved, SavedPage, saved_html
-from tot_lab.views.explorer.sweep_page import SweepExplorer
-from tot_lab.views.report import run_text
 
 if TYPE_CHECKING:
     import pandas
+
+    from tot_lab.analysis.diagnosis import Diagnosis
+    from tot_lab.lab.lab import Lab, Stream
+    from tot_lab.runtime.steering import Steering
 
 
 RATE = 30
@@ -66,6 +65,9 @@ FIRST, LAST = 0.1, 5.0
 
 PARTIAL = 4_000
 """Maximum number of characters shown of the partial text of a streaming call. The end is shown."""
+
+DRAWING = 2.0
+"""Seconds that a page has for drawing a large run before its saved form is made, which would slow it down."""
 
 STEERED = ("pause", "resume", "prune", "rescore", "graft", "raise_budget")
 """Methods of `Steering` that the page may call."""
@@ -217,14 +219,13 @@ class Explorer(Saved, anywidget.AnyWidget):
         explorer.selected = ["0.1.0"]       # moves the view
     """
 
-    _drawn = " .tl-root"
-
     # The source instead of the path: anywidget watches the file of a path, which keeps each widget alive.
     _esm = _LOADER
     _bundle = traitlets.Unicode((Path(__file__).parent / "static" / "explorer.js").read_text("utf-8")).tag(
         sync=True
     )
     _page = traitlets.Unicode().tag(sync=True)
+    _style = traitlets.Unicode().tag(sync=True)
 
     ids = traitlets.List(traitlets.Unicode(), help="ids of the selected thoughts").tag(sync=True)
     step = traitlets.Int(
@@ -235,8 +236,11 @@ class Explorer(Saved, anywidget.AnyWidget):
         """Return a `SweepExplorer` for a sweep or a list of runs."""
         if isinstance(run, list | tuple) and not run:
             raise ValueError(f"run must contain at least one run: got {run!r}.")
-        several = is_sweep(run) or isinstance(run, list | tuple)
-        return SweepExplorer(run) if several else super().__new__(cls, *args, **settings)
+        if is_sweep(run) or isinstance(run, list | tuple):
+            from tot_lab.views.explorer.sweep_page import SweepExplorer  # noqa: PLC0415  it is seldom needed
+
+            return SweepExplorer(run)
+        return super().__new__(cls, *args, **settings)
 
     @with_example("tl.Explorer(run) or tl.Explorer(lab.stream(strategy, task))")
     def __init__(self, run: Run | Stream | Recorder, *, lab: Lab | None = None) -> None:
@@ -246,7 +250,7 @@ class Explorer(Saved, anywidget.AnyWidget):
             self._loop = asyncio.get_running_loop()
         self._connected = threading.Event()
         self._context: contextvars.Context | None = None
-        if not isinstance(lab, Lab | None):
+        if lab is not None and not hasattr(lab, "stream"):  # its room takes long to import
             raise TypeError(f"lab must be a Lab: got {lab!r}.")
         self._lab = lab
         self._task: asyncio.Task[Run] | None = None
@@ -265,24 +269,11 @@ class Explorer(Saved, anywidget.AnyWidget):
 
     def _show(self, source: Run | Stream | Recorder) -> None:
         """Add a run to the display."""
-        if isinstance(source, Stream):
-            if self._loop is None:
-                raise RuntimeError(
-                    "A stream needs a running event loop. Use a notebook, or await lab.run(…)."
-                )
-            self._lab = self._lab or source.lab
-            self._steer = source.steer
-            source.steer.watchers.append(_refresher(self))
-            recorder, self._task = source.start()
-        elif isinstance(source, Recorder):
-            recorder = source
-        elif isinstance(source, Run):
+        if isinstance(source, Run):
             self._displayed.append(_DisplayedRun(source))
             return
-        else:
-            hint = "Is an `await` missing?" if inspect.isawaitable(source) else "A sweep is accepted too."
-            kind = type(source).__name__
-            raise TypeError(f"run must be a run, a stream or a recorder: got a {kind}. {hint}")
+        stream = None if isinstance(source, Recorder) else source
+        recorder = source if isinstance(source, Recorder) else self._start(source)
         shown = _DisplayedRun(recorder)
         self._displayed.append(shown)
         here = weakref.ref(self)
@@ -297,7 +288,7 @@ class Explorer(Saved, anywidget.AnyWidget):
                 if isinstance(line.e, Reply):
                     shown.partial.pop(line.p, None)
             shown.known += len(batch)
-            if end and not isinstance(source, Stream):  # a stream's run is set when its task ends
+            if end and stream is None:  # a stream's run is set when its task ends
                 shown.ended(recorder.run)
                 explorer._save()
             explorer._send_soon()
@@ -306,8 +297,8 @@ class Explorer(Saved, anywidget.AnyWidget):
             failed = (
                 None if task.cancelled() else task.exception()
             )  # marks the exception as retrieved; `finished` raises it
-            if (explorer := here()) is not None and isinstance(source, Stream) and source.run is not None:
-                shown.ended(source.run)
+            if (explorer := here()) is not None and stream is not None and stream.run is not None:
+                shown.ended(stream.run)
                 explorer._error = format_error(failed) if failed else ""
                 explorer._state_stale = explorer._facts_stale = True
                 explorer._save()
@@ -323,8 +314,22 @@ class Explorer(Saved, anywidget.AnyWidget):
         if shown.live:
             recorder.watchers.append(on_lines)
             recorder.text_watchers.append(on_text)
-        if self._task is not None and isinstance(source, Stream):
+        if self._task is not None and stream is not None:
             self._task.add_done_callback(on_end)
+
+    def _start(self, stream: Stream) -> Recorder:
+        """Start a stream, and return its recorder."""
+        if not hasattr(stream, "steer"):  # its room takes long to import
+            hint = "Is an `await` missing?" if inspect.isawaitable(stream) else "A sweep is accepted too."
+            kind = type(stream).__name__
+            raise TypeError(f"run must be a run, a stream or a recorder: got a {kind}. {hint}")
+        if self._loop is None:
+            raise RuntimeError("A stream needs a running event loop. Use a notebook, or await lab.run(…).")
+        self._lab = self._lab or stream.lab
+        self._steer = stream.steer
+        stream.steer.watchers.append(_refresher(self))
+        recorder, self._task = stream.start()
+        return recorder
 
     @property
     def run(self) -> Run:
@@ -469,6 +474,9 @@ class Explorer(Saved, anywidget.AnyWidget):
         """
         return SavedPage(self._runs)
 
+    def _bring(self, style: str) -> None:
+        self._style = style
+
     def _save_later(self) -> bool:
         self._unsaved = sum(shown.known for shown in self._displayed) > MOST_LINES
         if self._unsaved:
@@ -480,6 +488,8 @@ class Explorer(Saved, anywidget.AnyWidget):
         return [shown.run for shown in self._displayed]
 
     def _saved_form(self) -> dict[str, str]:
+        from tot_lab.views.report import run_text  # noqa: PLC0415
+
         try:
             runs = self._runs
             html, texts = saved_html(runs), [*map(run_text, runs)]
@@ -560,7 +570,9 @@ class Explorer(Saved, anywidget.AnyWidget):
             self._connected.wait(IDLE * took)
             if self._unsaved and not (self._pending and self._connected.is_set()):
                 self._unsaved = False
-                self._save_now()
+                saving = threading.Timer(DRAWING if self._connected.is_set() else 0, self._save_now)
+                saving.daemon = True
+                saving.start()
 
     def _messages(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Yield the next messages, at most one batch per run."""
@@ -613,6 +625,8 @@ class Explorer(Saved, anywidget.AnyWidget):
         return {"kind": "state"}, json.dumps(state).encode()
 
     def _facts(self) -> tuple[dict[str, Any], bytes]:
+        from tot_lab.views.explorer.facts import facts_of  # noqa: PLC0415
+
         facts = [facts_of(run) for run in self._runs]
         return {"kind": "facts"}, json.dumps(facts).encode()
 

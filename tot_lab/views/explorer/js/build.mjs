@@ -28,6 +28,20 @@ const minifiedStyle = {
   },
 };
 
+/** Of marked, only its lexer. What makes and exports its other parts has effects, so esbuild would keep all of them. */
+const lexerOnly = {
+  name: "lexer only",
+  setup({ onLoad }) {
+    onLoad({ filter: /marked\.esm\.js$/ }, async ({ path }) => {
+      const whole = await readFile(path, "utf8");
+      const [, classes, names] = /^([^]*;)var \w+=new \w+;function [^]*export\{([^}]*)\};/.exec(whole) ?? [];
+      const kept = names?.split(",").filter((name) => /^\w+ as (Lexer|Tokenizer)$/.test(name)) ?? [];
+      if (kept.length !== 2) throw new Error(`${path} has another form than that of marked 18.`);
+      return { contents: `${classes};export{${kept}};`, loader: "js" };
+    });
+  },
+};
+
 const { outputFiles } = await build({
   absWorkingDir: folder,
   entryPoints: ["main.js"],
@@ -38,7 +52,7 @@ const { outputFiles } = await build({
   target: "es2022",
   charset: "utf8",
   legalComments: "none",
-  plugins: [minifiedStyle],
+  plugins: [minifiedStyle, lexerOnly],
   banner: { js: "// Built from ../js by `npm run build`. Contains marked, (c) 2018+ MarkedJS, (c) 2011-2018 Christopher Jeffrey, MIT License." },
 });
 const [{ contents }] = outputFiles;

@@ -143,11 +143,10 @@ export const tidy = (parents) => {
 
 /**
  * Places wide beams and deep paths. The drawing is at most twice as wide as the widest level.
- * @param {ArrayLike<number>} parents @returns {Places}
+ * @param {ArrayLike<number>} parents @param {Places} [places] what `tidy` returns for them @returns {Places}
  */
-export const layered = (parents) => {
+export const layered = (parents, { x: start, y } = tidy(parents)) => {
   const { count, starts, order } = family(parents);
-  const { x: start, y } = tidy(parents);
   // From here on, nodes are identified by their index in `order`. The children of `at` are the range from
   // `below[at]` to `below[at + 1]`. A level is the range from `levels[depth]` to `levels[depth + 1]`.
   const above = integers(count + 1);

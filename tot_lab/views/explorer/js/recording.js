@@ -32,6 +32,32 @@ export const PART = /^(?:(plan)\.step_started|(\w+)\.started)$/;
 
 const TICKS = 100_000; // units of time per second, as in recording.py
 
+/** The value of each digit of a column, by its code. The first `LAST` digits end a number (recording.py). */
+const DIGITS = bytes(128);
+const LAST = 76;
+let count = 0;
+for (let code = 35; code < 127; code++) if (!"&<\\".includes(String.fromCharCode(code))) DIGITS[code] = count++;
+const BASE = count - LAST;
+
+/** Returns the integers of a column. @param {string} column */
+function unpacked(column) {
+  const numbers = [];
+  let [value, scale, sign] = [0, 1, 1];
+  for (let at = 0; at < column.length; at++) {
+    const code = column.charCodeAt(at);
+    const digit = DIGITS[code];
+    if (code === 33) sign = -1;
+    else if (digit < LAST) {
+      numbers.push(sign * (value + scale * digit));
+      [value, scale, sign] = [0, 1, 1];
+    } else {
+      value += scale * (digit - LAST);
+      scale *= BASE;
+    }
+  }
+  return numbers;
+}
+
 /**
  * @typedef {{from: number, to: number, kind: "merged" | "source" | "depends", line: number}} Link
  *   `to` is -1 until a thought with the given id is recorded, which may be after `line`.
@@ -138,6 +164,8 @@ export class Recording {
     const end = first + kinds.length;
     if (first > known) return false;
     if (end <= known) return true;
+    chunk = Object.fromEntries(Object.entries(chunk).map(([name, column]) =>
+      [name, typeof column === "string" && name !== "kinds" ? unpacked(column) : column]));
     const columns = COLUMNS.map(([about, rows, table, read]) => ({
       about: chunk[about] ?? [],
       rows: chunk[rows] ?? [],

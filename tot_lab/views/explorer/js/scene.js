@@ -127,7 +127,7 @@ export class Scene {
     const places = union || layout === "layered" || (layout === "auto" && goesOn) ? null : tidy(parents);
     /** Whether the layered layout was used. */
     this.packed = !union && (!places || (layout === "auto" && wasteful(places)));
-    const { x, y } = union ? atNodes(union, nodes) : places && !this.packed ? places : layered(parents);
+    const { x, y } = union ? atNodes(union, nodes) : places && !this.packed ? places : layered(parents, places ?? undefined);
     const [width, height] = union ? [union.width, union.height] : [greatest(x), greatest(y)];
     const chain = nodes.length > SHORT && (height + 1) * 3 >= nodes.length * 2;
     /** Whether the tree grows from left to right instead of downwards. */
@@ -203,7 +203,7 @@ export class Scene {
     this.lastSolvable = blamed.filter((node) => solvable[node] === "1").map(slotOf)
       .filter((slot) => slot >= 0 && shape[slot] !== MISSED);
     /** Slots of right answers that were found and not chosen. */
-    this.missed = Array.from(nodes.keys()).filter((slot) => shape[slot] === MISSED);
+    this.missed = right.map((id) => slotOf(recording.indexOf(id))).filter((slot) => shape[slot] === MISSED);
     /** Slots of the thoughts that a person changed. */
     this.changed = [...new Set(changedAt(frame).map(([id]) => slotOf(recording.indexOf(id))))].filter((slot) => slot >= 0);
     // These always have room for their texts.

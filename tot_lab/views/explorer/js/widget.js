@@ -252,6 +252,7 @@ export function widget() {
         if (app || !first?.nodes) return;
         app = mount(place, source(kernel, model));
         Object.assign(place, { explorer: app }); // for tests and benchmarks
+        el.append(Object.assign(document.createElement("style"), { textContent: model.get("_style") }));
         const step = model.get("step");
         if (step !== null) app.setStep(step);
       };
