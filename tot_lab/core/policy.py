@@ -18,7 +18,8 @@ from tot_lab.core.tools import ToolSpec, tool_name
 
 SECRETS = "secrets"
 """A tool with effects receives no secret in its arguments, such as a key of a model or a password of the
-environment, unless `allow` of the lab's policy holds this name. Such a call fails, and nothing leaves.
+environment, unless `allow` of the lab's policy holds this name. A call with a secret fails without running
+the tool.
 """
 
 

@@ -192,7 +192,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "bbh": "tot_lab.domains.formats:bbh",
         "strategyqa": "tot_lab.domains.formats:strategyqa",
     },
-    "task_sources": {  # what makes tasks of an object, by the package of its class
+    "task_sources": {  # functions that make tasks of an object, by the package of its class
         "inspect_ai": "tot_lab.interop.inspect_tasks:tasks_of",
     },
     "importers": {
@@ -211,7 +211,7 @@ model receives the rest of the name.
 """
 
 AXES = ("proposers", "evaluators", "searches", "answers")
-"""The groups of the values of a tree search."""
+"""The groups of the parts that make up a tree search."""
 
 GROUPS = tuple(BUILT_IN)
 """The groups of components."""
@@ -235,7 +235,7 @@ def built_in(group: str) -> dict[str, Any]:
 
 
 def import_parts() -> None:
-    """Import the built-in components that are parts, so that their further names are known too."""
+    """Import the built-in components that are parts, so that their aliases are known too."""
     for group in ("strategies", *AXES, "domains", "models"):
         built_in(group)
 

@@ -108,7 +108,7 @@ class Tool(Part):
         )
 
     def settings(self) -> dict[str, Any]:
-        """As for any part. `output` is omitted if it has the default, as in older records."""
+        """The settings as JSON-ready data. `output` is omitted if it has the default, as in older records."""
         settings = super().settings()
         if not self.output:
             del settings["output"]
@@ -163,7 +163,7 @@ class _Schema(GenerateJsonSchema):
 def schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema that a model is shown."""
     schema = arguments.model_json_schema(schema_generator=_Schema)
-    for name in ("title", "description"):  # these describe the class, not the tool
+    for name in ("title", "description"):  # both describe the class, not the tool
         schema.pop(name, None)
     return schema
 
@@ -223,7 +223,8 @@ class _Accepted:
             ) from None
 
     def read(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
-        """The keyword arguments of the function. Parameters that were not given keep its own defaults."""
+        """The keyword arguments of the function. Parameters without an argument keep the function's defaults.
+        """
         given = fitting(arguments, self.model)
         values = {
             self.names[field]: getattr(given, field) for field in given.model_fields_set | self.described

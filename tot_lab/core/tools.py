@@ -30,8 +30,8 @@ TOOL = "tool"
 """The purpose of a tool call. Its `model` is `tool:NAME`."""
 
 FUNCTION = "function"
-"""Some calls are answered by a Python function of the strategy instead of a model. Their `model` is
-`function:NAME`.
+"""Prefix of the `model`, `function:NAME`, of calls that a Python function of the strategy answers instead of
+a model.
 """
 
 TOOL_LIMITS = ("timeout", "retries", "backoff")
@@ -220,8 +220,8 @@ def tool_call(
         arguments: By name, or as the JSON that a model wrote.
         sample_index: Distinguishes equal calls at one thought. It does not change the result.
         max_tokens: Limit on the length of this result (`characters_within`), in place of the tool's own.
-        limits: `timeout`, `retries` and `backoff` in place of the tool's own, which `None` keeps. They do not
-            change the cache key.
+        limits: `timeout`, `retries` and `backoff` in place of the tool's own. `None` keeps the tool's own.
+            They do not change the cache key.
     """
     text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
     return Call(
@@ -236,7 +236,7 @@ def tool_call(
 
 
 def named(call: Call) -> str:
-    """How a call is displayed: its purpose, or `tool:NAME` for a tool call."""
+    """The name by which a call is displayed: its purpose, or `tool:NAME` for a tool call."""
     return call.model or TOOL if call.purpose == TOOL else call.purpose
 
 

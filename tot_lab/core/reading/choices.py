@@ -166,7 +166,7 @@ _CONCLUDED = re.compile(r"\b(?:(?<!is )so|then|therefore|thus|hence)\b", re.IGNO
 
 class _Named(NamedTuple):
     label: str | None
-    """`None` if several are named, or expressly none."""
+    """`None` if several options are named, or the text says that no option is right."""
 
     end: int
 
@@ -211,7 +211,9 @@ class _Options:
         return _Named(label, end + is_marked)
 
     def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
-        """Return the option whose text stands at a place. That of the label `own` comes first."""
+        """Return the option whose text stands at a place. If several have it, that with the label `own`
+        counts.
+        """
         match = self.text.match(text, at)
         if match is None:
             return None
@@ -224,8 +226,8 @@ class _Options:
         return self.text_at(text, beside.end() if beside else at, label)
 
     def one_at(self, text: str, at: int) -> _Named | None:
-        """Return what is named at a place: by its label, its text, or both. The label is `None` if they
-        differ.
+        """Return the option that is named at a place, by its label, its text, or both. `label` is `None` if
+        they differ.
         """
         by_text, by_label = self.text_at(text, at), self.label_at(text, at)
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
@@ -272,7 +274,7 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
 
     Args:
         reply: A whole reply, or the answer in it. Statements are read in its last 20,000 characters; what
-            stands before them is only read for the option with which the reply begins.
+            precedes these is only read for the option with which the reply begins.
         choices: The texts of the options by label; a text may be empty. Single letters have the case of the
             label, except alone or in marks.
     """
@@ -284,7 +286,7 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
 
 
 def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
-    """Yield what follows each cue. Statements for several cases, with different labels, state none."""
+    """Yield the place and the choice after each cue. Different choices for several cases state none."""
     over = 0
     cases: set[tuple[int, str | None]] = set()
     for cue in _CUE.finditer(text):
@@ -314,7 +316,7 @@ def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]
 
 
 def _is_open(text: str, end: int, options: _Options) -> bool:
-    """Return whether what follows a choice takes it back, or names another that it could be."""
+    """Return whether what follows a choice takes it back, or names another possible one."""
     other = _COULD_BE.match(text, end)
     return bool(_CONDITION.match(text, end) or (other and _named(text, other.end(), options, False)))
 

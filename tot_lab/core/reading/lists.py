@@ -25,7 +25,7 @@ _UNQUOTED = re.compile(r"^[ \t]*+[^>\s]", re.MULTILINE)
 _QUOTE = re.compile(r"^[ \t]*+>[ \t]?", re.MULTILINE)
 _RULE = re.compile(r"\n[ \t]*+[-*_]{3,}+\Z")
 _APART = re.compile(r"\n[ \t]*+\n(?=\S)")
-_NEAR = 100  # characters beside a JSON value that are looked at
+_NEAR = 100  # characters on each side of a JSON value that are read
 
 
 class FoundList(NamedTuple):
@@ -106,7 +106,7 @@ def _item_text(item: Any) -> str:
 
 
 def _stands_apart(text: str, found: FoundJSON) -> bool:
-    """Whether a JSON value is no part of a sentence. After a repaired one its line must end."""
+    """Whether a JSON value is not part of a sentence. A repaired value must also end its line."""
     before = text[max(found.start - _NEAR, 0) : found.start].rpartition("\n")[2].strip(" \t`*")
     after = text[found.end : found.end + _NEAR].partition("\n")[0].strip(" \t\r`*.;")
     return before[-1:] in ("", ":", "=", ">") and (not found.repaired or after[:1] in ("", "<"))
