@@ -419,8 +419,7 @@ class Task(PydanticModel):
         return self.model_copy(update={"context": "\n\n".join(filter(None, [self.context, *sections]))})
 
     def path(self, texts: Path) -> list[str]:
-        """The path that domains receive: the earlier steps, and then `texts`, the thoughts of the strategy.
-        """
+        """The path that domains receive: the earlier steps, then `texts`, the thoughts of the strategy."""
         return [*self.steps, *texts]
 
     def without_steps(self) -> Task:

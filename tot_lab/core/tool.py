@@ -223,7 +223,8 @@ class _Accepted:
             ) from None
 
     def read(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
-        """The keyword arguments of the function. Parameters without an argument keep the function's defaults.
+        """The keyword arguments of the function. Parameters that were not given keep the function's
+        defaults.
         """
         given = fitting(arguments, self.model)
         values = {

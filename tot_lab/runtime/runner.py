@@ -2,7 +2,7 @@
 
 A `Runner` holds what all runs of a lab share (models, cache, tools, spending limit). An `Execution` is one
 run, new or resumed, and its `run` is available at any time, even after an error or a cancellation. Labs,
-streams, sweeps and workers all use these two.
+streams, sweeps and workers all use these two classes.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Runner:
         """Seconds that one call may take after it was sent, or `None`."""
         return self._given.timeout
 
-    # Parts of a run.
+    # Strategy, task and header of a run.
 
     def prepared(self, strategy: S) -> S:
         """Return the strategy with the lab's defaults for settings that were not given."""
@@ -118,8 +118,8 @@ class Runner:
         )
 
     def equipped(self, task: Task) -> Task:
-        """Return the task with what the lab sets: tools, context window of the model if known, profile and
-        ids.
+        """Return the task with the fields that the lab sets: tools, context window of the model if known,
+        profile and ids.
         """
         specs = tuple(tool.spec for tool in self.gateway.toolbox.tools.values())
         window = task.context_window or self.gateway.window
@@ -171,14 +171,12 @@ class Runner:
         return self.gateway.spend_limiter.total
 
     def count_payments(self, header: Header, lines: Sequence[Line]) -> None:
-        """Count what the journal of a run paid towards `spend`, once, unless it was paid by this runner."""
+        """Count the payments in the journal of a run towards `spend`, unless they are counted already."""
         if self.expect_payments(header.id):
             self.gateway.spend_limiter.earlier += payments(lines)
 
     def expect_payments(self, run_id: str) -> bool:
-        """Mark a run whose payments are counted as they are made. Returns whether it was not marked
-        before.
-        """
+        """Mark a run as one whose payments are counted. Returns `False` if it was marked before."""
         known = run_id in self._counted
         self._counted.add(run_id)
         return not known
@@ -205,7 +203,7 @@ class Runner:
             path: The journal to create. `None` keeps the run in memory.
             budget: Limits of the run.
             parent: For a branch, the run whose record answers calls first.
-            kept: Lines of a run that is continued in memory.
+            kept: Lines of an earlier run that this run continues in memory.
         """
         self.gateway.enlist(models_of(strategy))
         recorder = Recorder.resuming(None, header, kept) if kept else Recorder(header=header, path=path)
@@ -218,7 +216,7 @@ class Runner:
         task: Task | None = None,
         parent: Run | None = None,
     ) -> Execution:
-        """Return the execution that continues a journal. That of a finished run has nothing left to do.
+        """Return the execution that continues a journal. If the run is finished, nothing is left to do.
 
         Raises:
             FileNotFoundError: If there is no such file.
@@ -416,8 +414,8 @@ class Execution:
         return {} if self._driver is None else self._driver.limits
 
     def _drive(self, driver: Driver) -> Awaitable[Answer]:
-        """Carry out the strategy, with the changes of a person in the record so far, in that of the parent,
-        and by whoever steers the run.
+        """Carry out the strategy with the changes of persons: those in the record so far, those in the record
+        of the parent, and new ones from `steering`.
         """
         branched, roles = self.recorder.header.branched, self.runner.gateway.roles
         edits = Edits.of(branched) if branched else None
@@ -430,9 +428,9 @@ class Execution:
         return driver.drive(thinking, Steered(acts, self.steering, driver.raise_budget, samples).respond)
 
     async def _make_ready(self) -> None:
-        """Load what determines how much a call can use.
+        """Load the prices and limits that bound how much a call can use.
 
-        The reservations of a resumed run are counted again, which must not block the event loop.
+        A resumed run counts its reservations again, and loading only then would block the event loop.
         """
         if self._kept is None or self.budget is None:
             return
@@ -464,7 +462,7 @@ def _identity(model: dict[str, Any]) -> Any:
 def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
     """Return the lines from which a run can continue, or `None` if it is finished.
 
-    What a run recorded after it was cancelled or stopped by the `spend` limit is dropped, and so is an end
+    Lines recorded after the run was cancelled or stopped by the `spend` limit are dropped, and so is an end
     that a bug caused. If the run ended because calls failed and the model may be called again (`asking`),
     everything from the first failed call on is dropped.
     """

@@ -159,8 +159,7 @@ def _binomial(above: Any, below: Any) -> Any:
 
 
 def _symbol(name: str) -> Number:
-    """Return fixed values for a name: a positive one, a negative one, and one whose sign depends on the name.
-    """
+    """Return fixed values for a name: a positive one, a negative one, and one with either sign."""
     values = []
     for point in range(_POINTS):
         digest = hashlib.sha256(f"{name} {point}".encode()).digest()

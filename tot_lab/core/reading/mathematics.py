@@ -205,8 +205,7 @@ _UNIT_PART = re.compile(r"[A-Za-z]+|\^?-?\d|/")
 
 
 class Expression(NamedTuple):
-    """An expression in LaTeX without delimiters, and its unit, or "". `text` is `None` if it contains words.
-    """
+    """An expression in LaTeX without delimiters, and its unit, or "". `text` is `None` if it has words."""
 
     text: str | None
     unit: str
