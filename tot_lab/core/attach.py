@@ -21,8 +21,8 @@ def imported(place: str) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The name of `known` that was probably meant, or `None`. Case and underscores are ignored. A name that
-    begins with `name` is preferred to one whose initials are `name`, and that to one that only resembles it.
+    """The name of `known` that was probably meant, or `None`. Case and underscores are ignored. Names that
+    begin with `name` are preferred to names with these initials, and those to names that only resemble it.
     """
     written, names = _folded(name), {_folded(each): each for each in sorted(known)}
     initials = {"".join(filter(str.isupper, each)).lower(): folded for folded, each in names.items()}

@@ -1,8 +1,8 @@
 """Model calls and their replies.
 
 A `Call` holds everything that can change its answer and nothing else, so equal calls ask the same question. A
-`Reply` holds the whole answer, or the error. A failure is a value: it costs the branch that made the call,
-never the run.
+`Reply` holds the whole answer, or the error. A failure is a value: it affects the branch that made the
+call, never the whole run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Call(
             of your own may name its role before a colon: `evaluate:rubric`. `tool` marks a tool call, which
             is not a model call (`tot_lab.core.tools`).
         messages: The conversation.
-        sample_index: Which sample of the prompt this is (0, 1, …). Each sample is a call of its own, and a
+        sample_index: Which sample of the prompt this is (0, 1, …). Each sample is a separate call, and a
             parse retry takes a new index.
         attempt: Which attempt of the enclosing strategies (best-of-N and others) it belongs to, outermost
             first. Attempts sample independently.
@@ -119,7 +119,7 @@ _of_request = attrgetter(
 
 
 def are_samples(one: Call, other: Call) -> bool:
-    """Whether two calls are samples of one request, also those of other attempts and repeats."""
+    """Whether two calls are samples of one request. They may belong to different attempts and repeats."""
     same: bool = _of_request(one) == _of_request(other)
     return same
 
@@ -143,7 +143,7 @@ class Reply(
     """The answer to one `Call`.
 
     Attributes:
-        text: What the model wrote. Empty if the call failed.
+        text: The text of the answer. Empty if the call failed.
         error: Why there is no answer: `budget:NAME`, `cancelled`, `timeout …` or `TYPE: message`. `None` if
             the call succeeded.
         thinking: Reasoning outside the answer, reported by the provider or written in `<think>` tags.
@@ -158,13 +158,13 @@ class Reply(
         tool: Name of the tool whose result this is. `None` for a model's reply.
         provider_state: State that the provider expects back with the message of a tool call, such as signed
             thinking. Opaque JSON.
-        reported_usage: Reported usage that cannot be true, such as `output_tokens=-5`. The fields concerned
+        reported_usage: Reported usage that is impossible, such as `output_tokens=-5`. The fields concerned
             are `None`, and every limit counts the call's whole reservation.
         may_be_charged: Whether the request failed without a report of its usage after the provider may have
             processed it. Every limit then counts the whole reservation, too.
         raw_text: The text with its thinking as written, if thinking stood within or after the answer.
         ended: Whether the model ended the reply itself, and not at one of the call's stop texts. `None` if
-            the server does not tell.
+            the server does not report it.
         shared_tokens: Whether the model reports tokens only for several replies together, so that the
             counts of this reply are a share of the total.
         surprisals: Minus the log-probability of each generated token, in thousandths, in place of `logprobs`.
@@ -206,7 +206,7 @@ TIMED_OUT = "timeout"
 
 
 class CallObserver(Protocol):
-    """Receives reports about one call on its way to the model.
+    """Receives reports about one call while it is in flight.
 
     The driver writes the reports beside the canonical record, and times the call from when it was sent.
 
@@ -313,7 +313,7 @@ def is_cost(value: object) -> bool:
 
 
 def believed(reply: Reply) -> Reply:
-    """Replace usage that cannot be true by `None`, and keep it in `reported_usage`."""
+    """Replace impossible usage by `None`, and store it in `reported_usage`."""
     reported: tuple[tuple[str, Any, Callable[[object], bool]], ...] = (
         ("input_tokens", reply.input_tokens, is_token_count),
         ("output_tokens", reply.output_tokens, is_token_count),

@@ -29,7 +29,7 @@ def main(
     Args:
         asker: Id of the process that asked for the program.
         wall: Limit of wall time in seconds.
-        cpu: Limit of CPU time in seconds. This limit and those after it may be empty.
+        cpu: Limit of CPU time in seconds. This limit and the following ones may be empty, for no limit.
         memory: Limit of memory in bytes.
         written: Limit of the size of each file in bytes.
         processes: Maximum number of processes.
@@ -132,7 +132,9 @@ def isolate() -> None:
 
 
 def start_first() -> None:
-    """Start the first process of the namespace. All others in it die with it, and it dies with this one."""
+    """Start the first process of the namespace. It dies with this process, and all others there die
+    with it.
+    """
     ending, held = os.pipe()
     if os.fork() == 0:
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)

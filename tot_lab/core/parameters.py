@@ -1,4 +1,4 @@
-"""What settings classes show in help: a signature and a section `Parameters` made from their fields.
+"""The help of settings classes: a signature and a section `Parameters` made from their fields.
 
 Each setting is declared and documented once, as a field with an attribute docstring. The signature and the
 section are made on demand, since reading sources takes time.

@@ -77,7 +77,7 @@ class InvalidSettings(ValueError):
 
 
 class PydanticModel(BaseModel):
-    """A pydantic model whose completion in a notebook shows its own names, and whose errors are one line."""
+    """A pydantic model whose completion omits the names of pydantic, and whose errors are one line."""
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
@@ -370,7 +370,7 @@ def _home(part: type[Part]) -> str:
 
 
 def _known_name(part: type[Part], name: str) -> str:
-    """The setting or alias that `name` means: itself, or its form in snake_case."""
+    """The setting or alias that `name` means: `name` itself, or `name` in snake_case."""
     known = {*part.model_fields, *part.setting_aliases}
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return snake if name not in known and snake in known else name
@@ -412,7 +412,7 @@ def _setting_paths(part: BaseModel | type[BaseModel]) -> dict[str, list[str]]:
 
 
 def _without_branches(problems: Iterable[Any]) -> list[Any]:
-    """One problem for a value that fits no branch of a union, in place of one for each branch."""
+    """Merge the errors for a value that fits no branch of a union, one for each branch, into one error."""
     found: list[Any] = []
     for problem in problems:
         field, *branch = problem["loc"] or ("",)
@@ -481,7 +481,7 @@ def _fields_for(model: type[BaseModel], value: Any) -> list[str]:
 
 
 def _a(part: type[Part]) -> str:
-    """What a part is, such as "a Proposer": the class below `Part` that it is one of."""
+    """The kind of a part with its article, such as "a Proposer": its base class directly below `Part`."""
     base = next(one for one in reversed(part.__mro__) if issubclass(one, Part) and one is not Part)
     return f"{'an' if base.__name__[0] in 'AEIOU' else 'a'} {base.__name__}"
 

@@ -1,4 +1,4 @@
-"""Processes for code, patterns and expressions that a model or a stranger wrote. Each can be killed.
+"""Processes for code, patterns and expressions from a model or an untrusted file. Each can be killed.
 
 A keeper (`keeper.py`) starts each of them and ends it, at the latest about a second after this process has
 died. The kernel sets the limits before any untrusted code runs, so that the code cannot lift them. Where
@@ -325,8 +325,8 @@ def kept(
         command: A program and its arguments.
         wall: Limit of wall time in seconds.
         limits: CPU seconds, bytes of memory, bytes of a file and processes.
-        folder: The only folder in which an isolated program may write, `""` for none. `None` does not isolate
-            it.
+        folder: The only folder in which an isolated program may write. `""` allows no writing, and `None`
+            runs the program without isolation.
     """
     if os.name != "posix":
         return command

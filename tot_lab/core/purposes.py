@@ -24,7 +24,7 @@ UNINSTRUCTED = frozenset({"reward"})
 to them, neither the system prompt of the task nor a thinking level."""
 
 OTHER = "other"
-"""The role of calls whose purpose belongs to none of `ROLES`, where calls are counted by role."""
+"""The role of calls with any other purpose, in counts by role."""
 
 _ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
 

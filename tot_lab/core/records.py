@@ -75,7 +75,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
         score: 0 to 1. `None` if no sample could be read.
         raw: The combined samples in the evaluator's own units, before normalising.
         samples: Each sample as it was read, `None` for an unreadable one.
-        by: What evaluated it: value, parts, vote, joint, logprob, root, domain, or the name of a function.
+        by: The evaluator: value, parts, vote, joint, logprob, root, domain, or the name of a function.
     """
 
     id: str
@@ -148,8 +148,8 @@ Record: TypeAlias = Thought | Scored | Decided | Note | Call | Reply | Ended
 """All record types."""
 
 Position: TypeAlias = tuple[int, ...]
-"""Where in the program a record was made: (step, branch, step, …). Sorting by position gives the order in
-which the records would have been made one call at a time."""
+"""The place in the program where a record was made: (step, branch, step, …). Sorting by position gives the
+order in which a run would make the records if it made one call at a time."""
 
 _FIRST: tuple[Position, ...] = tuple(zip(range(4096)))
 
@@ -236,8 +236,8 @@ the note is what the journal had paid for calls that are made again.
 
 
 def payments(lines: Iterable[Line]) -> float:
-    """Return the USD that `lines` have paid, as far as it is known. A call without a reply may have been
-    charged; its notes say how much that can be.
+    """Return the USD paid in `lines`. A reply of unknown price, and a call without a reply, count the most
+    that they can have cost, which their notes state.
     """
     paid, unanswered = list[float](), dict[Position, float]()
     for line in lines:

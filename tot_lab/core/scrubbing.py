@@ -63,8 +63,8 @@ def secrets_in_environment() -> list[str]:
 
 
 def scrubbed(text: str, *keys: str) -> str:
-    """Remove `keys` and all secrets of the environment from `text`, including one that is truncated at its
-    end or before a final ellipsis.
+    """Remove `keys` and all secrets of the environment from `text`, also a secret that is truncated at the
+    end of the text or before a final ellipsis.
     """
     end = "…" if text.endswith("…") else ""
     text = text.removesuffix(end)

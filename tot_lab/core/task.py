@@ -1,7 +1,7 @@
 """Tasks, the domains that they belong to, and answers.
 
-A domain contains what a search needs to know about a family of tasks, and nothing about how to search. A path
-is the list of thoughts from the first step to a node; the root is not a step.
+A domain contains the knowledge about a family of tasks that a search needs, and nothing about how to search.
+A path is the list of thoughts from the first step to a node; the root is not a step.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class Rules:
 
 
 class Domain(Prompts, Readers, Rules, Part):
-    """What a search needs to know about a family of tasks. The defaults suit any question.
+    """The knowledge about a family of tasks that a search needs. The defaults suit any question.
 
     Methods may not do I/O or keep state. They are also used to inspect finished runs, and the path of a
     baseline is a single whole reply: methods must accept any text, and may not raise.
@@ -313,7 +313,7 @@ class Domain(Prompts, Readers, Rules, Part):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a strategy returns.
+    """The result of a strategy.
 
     Attributes:
         text: The answer. Empty if there is none.
@@ -392,8 +392,9 @@ class Task(PydanticModel):
     """Steps taken before the strategy's root. Every path that a domain receives begins with them."""
 
     system_prompt: _Text = ""
-    """System text before every model call of a run on this task, whatever the strategy. Calls of a reward
-    model do not have it; see `RewardModel(system=…)`."""
+    """System prompt of every model call of a run on this task, whatever the strategy. Calls of a reward model
+    do not have it; see `RewardModel(system=…)`.
+    """
 
     reference: Any = None
     """Ground truth. It is removed before a strategy receives the task."""
@@ -415,7 +416,7 @@ class Task(PydanticModel):
         return self if self.reference is None else self.model_copy(update={"reference": None})
 
     def with_context(self, *sections: str) -> Task:
-        """The task with `sections` after its context. Empty ones are left out."""
+        """The task with `sections` after its context. Empty sections are left out."""
         return self.model_copy(update={"context": "\n\n".join(filter(None, [self.context, *sections]))})
 
     def path(self, texts: Path) -> list[str]:

@@ -31,7 +31,7 @@ E = TypeVar("E", bound=Event)
 
 
 class Budget(PydanticModel):
-    """Limits on what a run, or a part of one, may use. `None` means no limit.
+    """Limits on the usage of a run, or of a part of it. `None` means no limit.
 
     A call is admitted or refused before it is made:
 
@@ -44,13 +44,13 @@ class Budget(PydanticModel):
       are known if the endpoint reports them. A function used as a model has no price. A call without
       `max_tokens` reserves the model's longest reply while that fits, and joins the ramp otherwise.
     - Usage that the model does not report is estimated from the texts, and priced if the price is known.
-    - Failed tries of a call count as well: what they report, or else their reservation. Requests that were
-      refused (4xx except 408, 503, no connection) cost nothing. A call is not tried again if that would
-      exceed the limit. `calls` does not count retries. Failed tries are part of the journal, so a replay or a
-      resumed run counts them again. They are not part of the cache, so a rerun from the cache may admit more
-      calls.
+    - Failed tries of a call count as well, with their reported usage or else their reservation. Requests that
+      were refused (HTTP 4xx except 408, HTTP 503, or no connection) cost nothing. A call is not tried again
+      if that would exceed the limit. `calls` does not count retries. Failed tries are part of the journal, so
+      a replay or a resumed run counts them again. They are not part of the cache, so a rerun from the cache
+      may admit more calls.
     - Each sample of a request for several counts the prompt, as if it had been requested alone.
-    - Usage that cannot be true (negative, not a number, absurdly large) counts as unknown. Such a call uses
+    - Impossible usage (negative, not a number, absurdly large) counts as unknown. Such a call uses
       up its whole reservation, or everything that is left if nothing is known yet. `Reply.reported_usage`
       holds the reported values.
     - `seconds` also cancels the calls in flight.
@@ -107,7 +107,7 @@ class Slots(NamedTuple):
 
 
 class WithBudget(NamedTuple):
-    """A branch with limits of its own. See `with_budget` and `with_timeout`."""
+    """A branch with its own limits. See `with_budget` and `with_timeout`."""
 
     budget: Budget
     thinking: Thinking[Any]
@@ -164,7 +164,7 @@ class RandomNumbers(Request, frozen=True):
 
     Attributes:
         task: The problem, as text.
-        purpose: What the numbers are for. Different purposes draw independent numbers.
+        purpose: The purpose of the numbers. Different purposes draw independent numbers.
         attempt: The attempts that the strategy is part of (`resample`). As for calls, different attempts get
             different numbers, and different nodes do not.
     """
@@ -183,7 +183,7 @@ class Acts(Request, frozen=True):
     """A request for the acts of a person on a search. The strategy receives `None`, or a generator.
 
     The generator yields the events of the changes, adds them to `tree`, and returns a list of `Change`. The
-    strategy runs it with `yield from`, so that whatever wraps the strategy sees these events like all others.
+    strategy runs it with `yield from`, so that wrappers of the strategy see these events like all others.
 
     Attributes:
         at: The thought that the search starts from.
@@ -456,7 +456,7 @@ def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Th
 
 
 def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:
-    """Run `thinking` as attempt `number` of several, with replies and random numbers of its own."""
+    """Run `thinking` as attempt `number` of several, with its own replies and random numbers."""
 
     def numbered(step: Call | RandomNumbers) -> Call | RandomNumbers:
         if isinstance(step, RandomNumbers):

@@ -1,8 +1,8 @@
 """Tools: typed Python functions that a model can call.
 
 A tool is a part with settings, so a record states which tools there were. Its behaviour is declared: `pure`
-if its result depends on its arguments alone and may be cached; `effects` for what it reaches or changes,
-which a policy can forbid.
+if its result depends on its arguments alone and may be cached; `effects` for the things outside that it
+reaches or changes, which a policy can forbid.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Tool(Part):
     """Name by which a model calls it. `_` becomes `-`, and capitals become lowercase."""
 
     description: str = ""
-    """What it does and when to use it, for the model."""
+    """Description for the model: what the tool does and when to use it."""
 
     parameters: dict[str, Any] = {"type": "object", "properties": {}}
     """JSON schema of its arguments, an object."""
@@ -97,7 +97,7 @@ class Tool(Part):
 
     @property
     def spec(self) -> ToolSpec:
-        """What strategies and models know about the tool."""
+        """The description of the tool for strategies and models."""
         return ToolSpec(
             name=self.name,
             description=self.description,

@@ -42,7 +42,7 @@ MODEL = "model"
 
 
 class ToolSpec(BaseModel):
-    """What a strategy and a model know about a tool."""
+    """The description of a tool for strategies and models."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
@@ -91,7 +91,7 @@ class ToolSpec(BaseModel):
 
     def is_requested_in(self, text: str) -> bool:
         """Whether `text` requests the tool by its name. `deep-think` is also matched as `deep_think`, `Deep
-        Think` or `deepthink`. A name in code is no request, nor is one in a sentence with a negation.
+        Think` or `deepthink`. A name in code, or in a sentence with a negation, is no request.
         """
         words = "[-_ ]?".join(map(re.escape, self.name.split("-")))
         name = re.compile(rf"(?<![\w.-]){words}(?![\w(-]|\.\w)", re.IGNORECASE)

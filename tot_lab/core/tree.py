@@ -37,7 +37,7 @@ class Node:
         state: The last decision (`Decision`). Before it, `unreadable` if its score could not be read, else
             `proposed`.
         reason: The rule behind the decision.
-        merged: The thought whose state this one reached.
+        merged: The earlier thought with the same state, for a merged thought.
     """
 
     id: str
@@ -173,8 +173,8 @@ class Tree:
     def texts(self, id: str) -> list[str]:
         """The path to `id` as domains receive it: the earlier steps, and the thoughts below the root.
 
-        The empty thought of a reply that the model ended is no step, and an `open` thought and the
-        next one are one step.
+        The empty thought which records that the model ended a reply is not a step, and an `open` thought and
+        the next one are one step.
         """
         texts, is_open = list(self.steps), False
         for node in self.path(id)[1:]:

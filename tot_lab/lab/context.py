@@ -119,7 +119,7 @@ def earlier_turn(one: Earlier, most: int) -> str:
 
 
 def join_context(*texts: str) -> str:
-    """Join the texts that are not empty into one context."""
+    """Join non-empty texts into one context."""
     return "\n\n".join(filter(None, texts))
 
 

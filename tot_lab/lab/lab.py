@@ -69,7 +69,7 @@ class LabSettings(RunnerSettings):
 
     memory: str | os.PathLike[str] | Lessons | None = None
     """SQLite file, or a `tl.Lessons`, of answers and critiques from earlier runs. `run` and `stream` add
-    those of similar tasks to the task, and the header of the run records them. Branches and sweeps neither
+    texts from similar tasks to the task, and the header of the run records them. Branches and sweeps neither
     read nor write the memory. `None` turns it off.
     """
 
@@ -186,7 +186,7 @@ class Lab(NamesNearest):
         return lab
 
     async def check(self) -> Check:
-        """Find out what the model and its server can do by sending about ten small requests.
+        """Find out the capabilities of the model and its server by sending about ten small requests.
 
         The requests are neither cached nor counted in `spent`. From then on, the lab uses the concurrency and
         the context window that were found.
@@ -421,7 +421,7 @@ class Lab(NamesNearest):
             repeats: Runs of each pair of strategy and task.
             name: Name of the folder inside `runs` that holds the journals.
             budget: Limits on each run. The lab's `spend` limits the whole sweep.
-            at_once: Concurrent runs. `None` means as many as keep the model busy, at most 128.
+            at_once: Concurrent runs. `None` means enough to keep the model busy, at most 128.
             client: A `dask.distributed.Client` whose workers make the runs, all runs of a task on the same
                 worker. The workers divide `spend` and the limits of each model, and use the lab's cache and
                 `runs` through the client.
@@ -627,7 +627,7 @@ class Stream:
 
     def __aiter__(self) -> AsyncIterator[Record]:
         self._begin()
-        # Only the caller's loop refers to this generator: leaving it finalises the generator and cancels the run.
+        # Only the caller's loop holds this generator. Leaving the loop finalises it, which cancels the run.
         return self._records()
 
     def start(self) -> tuple[Recorder, asyncio.Task[Run]]:

@@ -86,7 +86,7 @@ def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache
     """Write the calls of `runs` and the replies that they received to one file.
 
     Returns:
-        Counts of the calls in the file, and of those that it lacks.
+        Numbers of the calls in the file, and of missing calls.
 
     Raises:
         CacheError: If a call had different replies in two runs.

@@ -4,8 +4,8 @@ An importer is a class with two static methods: `recognises(head)`, whether it r
 with these bytes, and `read(path)`, which returns the run or runs of a file. A Parquet file, which names its
 columns at its end, is recognised by `PAR1` and the beginning of its footer. A text `expects` says how such
 files begin; the error about a file that no importer recognises lists it. Importers are components of the
-group `importers` (`tot_lab.core.registry`); those of installed packages are asked only about files that no
-built-in one recognises. `published.py` is an example.
+group `importers` (`tot_lab.core.registry`); those of installed packages are tried only on files that no
+built-in importer recognises. `published.py` is an example.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Everything is counted from the records, so a loaded run gives the same counts as a new one. The roles are
 those of `tot_lab.core.purposes.ROLES`; calls of other purposes belong to `other`. Tool calls are not counted.
-The shares, each of one role:
+The shares for one role:
 
 - failed: failed calls / calls. Calls that could not be sent count, and calls that a budget refused do not.
 - unreadable: unreadable replies / replies. A reply counts even if a retry could be read.

@@ -1,6 +1,6 @@
 """Runs from lists of nodes: the logs of searches by other programs.
 
-    a table (`node_tables.py`) or a foreign log (an importer) → `LoggedNode`s → `run_of_nodes` → Run
+    a table (`node_tables.py`) or a log of another tool (an importer) → `LoggedNode`s → `run_of_nodes` → Run
 
 Nodes come in any order and have ids of their own. Data that a log lacks is unknown (`Header.unknown`), never
 invented. All work is linear in the number of nodes and the length of their ids, which grows with the depth.

@@ -215,7 +215,7 @@ class _Search:
         self._scores: dict[str, float | None] = {}
 
     def level(self, depth: int, step: PublishedStep) -> None:
-        """Add the children of a level, their values, and which were kept."""
+        """Add the children of a level, their values, and the decisions about them."""
         ids, texts, add = self._ids, self._texts, self.records.append
         fresh: list[tuple[str, float]] = []
         for y, children in children_of(step.ys, step.new_ys, step.values, depth - 1).items():

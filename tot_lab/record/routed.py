@@ -16,7 +16,7 @@ class Routed(NamedTuple):
         used: The strategy that gave the result. It differs from `selected` if that gave only a partial
             result.
         kind: Kind of the task, `None` if it was not recognised.
-        by: What decided: `table`, `rule`, `model` or `default`.
+        by: How it was chosen: `table`, `rule`, `model` or `default`.
         why: The reason.
     """
 

@@ -56,7 +56,8 @@ class Usage(NamedTuple):
         output_tokens: Tokens of the replies. `None` if a model does not count them.
         cost: USD that the calls cost if none is answered from a cache. `None` if the price of a call is not
             known.
-        paid: USD really paid, 0 for replies from a cache. `None` if the price of a call is not known.
+        paid: USD that was really paid, 0 for replies from a cache. `None` if the price of a call is not
+            known.
     """
 
     calls: int

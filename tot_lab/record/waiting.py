@@ -24,7 +24,7 @@ _EVERY = 10.0
 """Seconds between the first two lines that a file or pipe receives."""
 
 _LATER = 1.5
-"""Factor by which each pause between the lines of one run exceeds the previous one."""
+"""Each pause between the lines of one run is longer than the previous one by this factor."""
 
 
 def is_silenced() -> bool:

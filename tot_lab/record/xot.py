@@ -331,7 +331,7 @@ class _Records:
         self.end(parents, replies)
 
     def level(self, depth: int, step: Step) -> None:
-        """Add the children of the paths of a level, their values, and which were kept."""
+        """Add the children of the paths of a level, their values, and the decisions about them."""
         if step.values is not None and len(step.values) != len(step.new_ys):
             raise ValueError(
                 f"step {step.step} has {len(step.new_ys)} candidates and {len(step.values)} values."

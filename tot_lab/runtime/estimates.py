@@ -54,7 +54,7 @@ class Estimate(NamedTuple):
     """The predicted calls of a run.
 
     Attributes:
-        calls: Upper bound of the number of calls, cached ones included. `None` without a bound.
+        calls: Upper bound of the number of calls, including cached ones. `None` without a bound.
         cached: How many of these calls the cache answers, as far as the search can be followed.
         whole: Whether the cache answers all of them, so that the run would be free.
         sent: Upper bounds for the usage of the calls that the cache does not answer. A bound is `None` if
@@ -76,8 +76,8 @@ NOT_MADE = "budget:calls"
 def certain_calls(lines: Sequence[Line]) -> list[Call]:
     """Return the model calls that were not made and that do not depend on the reply to another such call.
 
-    A position alternates between a place in the program and a branch of a `gather`. What follows a call in
-    its branch, or the `gather` of the branch, depends on its reply.
+    A position alternates between a place in the program and a branch of a `gather`. Later calls in
+    the same branch, and calls after the `gather` of the branch, depend on the reply to a call.
     """
     refused = {line.p for line in lines if isinstance(line.e, Reply) and line.e.error == NOT_MADE}
     first: dict[Position, int] = {}  # by branch, the first place that something depends on

@@ -88,7 +88,7 @@ class Gateway:
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """The lab's own model and those of roles and strategies, as far as they are endpoints."""
+        """All endpoints among the lab's own model and the models of roles and strategies."""
         models = (self._model, *self._named.values())
         return [model for model in models if isinstance(model, Endpoint)]
 
@@ -99,7 +99,7 @@ class Gateway:
 
     @property
     def given_cache(self) -> Cache | str | os.PathLike[str] | None:
-        """The cache as it was given, or `None` if the mode is `off`."""
+        """The `cache` argument of the lab, or `None` if the mode is `off`."""
         return None if self.mode == "off" else self._given.cache
 
     async def open(self, model: Model | Endpoint | Tool | None = None) -> None:
@@ -125,8 +125,8 @@ class Gateway:
         """Register `models`, so that they answer the calls that name them.
 
         Raises:
-            LookupError: If one is a function that a file does not hold.
-            TypeError: If one is not a model.
+            LookupError: If a model is a function that a file does not hold.
+            TypeError: If an object is not a model.
             ValueError: If replies of a function would be cached whose source does not identify it.
         """
         for name, part in models.items():

@@ -1,8 +1,8 @@
 """Execution of runs: the one place where a strategy, a task, models and a journal come together.
 
-A `Runner` holds what all runs of a lab share (models, cache, tools, spending limit). An `Execution` is one
-run, new or resumed, and its `run` is available at any time, even after an error or a cancellation. Labs,
-streams, sweeps and workers all use these two classes.
+A `Runner` holds the objects that all runs of a lab share (models, cache, tools, spending limit). An
+`Execution` is one run, new or resumed, and its `run` is available at any time, even after an error or a
+cancellation. Labs, streams, sweeps and workers all use these two classes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Runner:
     def __init__(self, settings: RunnerSettings, followers: Sequence[Follower] = ()) -> None:
         self.gateway = Gateway(settings)
         self.strategy = None if settings.strategy is None else strategy_named(settings.strategy)
-        """The strategy of runs for which none is given."""
+        """The strategy of runs that are started without a strategy."""
         self.followers = followers
         self._given = settings
         transform = None if settings.transform_result is None else UserFunction.of(settings.transform_result)
@@ -84,7 +84,7 @@ class Runner:
 
     @property
     def settings(self) -> RunnerSettings:
-        """The settings with the current model and the tools in place of their names."""
+        """The settings, with the current model and with tools instead of names of tools."""
         tools = tuple(self.gateway.toolbox.tools.values())
         return replace(self._given, model=self.gateway.model, tools=tools)
 
@@ -111,7 +111,7 @@ class Runner:
         return made
 
     def instructed(self, task: Task) -> Task:
-        """Return the task, with the lab's system prompt if it has none."""
+        """Return the task, with the lab's system prompt if it has no system prompt."""
         prompt = self._given.system_prompt
         return (
             task.model_copy(update={"system_prompt": prompt}) if prompt and not task.system_prompt else task

@@ -47,7 +47,7 @@ class RunnerSettings:
     """
 
     cache: str | os.PathLike[str] | Cache | None = None
-    """Folder of cached replies, a file of exported ones, or a `tl.Cache`. `None` means the user's own cache
+    """Folder of cached replies, file of exported replies, or a `tl.Cache`. `None` means the user's own cache
     folder for real models, and no cache for simulated models and functions.
     """
 
@@ -87,7 +87,7 @@ class RunnerSettings:
     """The strategy of `lab.run(task)`, or its name. `None` means `tl.ReAct()` for a lab with tools."""
 
     system_prompt: str = ""
-    """System prompt of tasks that have none."""
+    """System prompt of tasks without their own."""
 
     thinking_level: str | None = None
     """Thinking level of each `tl.WithThinking` without a level of its own: `off`, `low`, `medium` or `high`,

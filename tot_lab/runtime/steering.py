@@ -42,7 +42,7 @@ class Steering:
         self.paused = False
         """Whether the run is paused. Calls in flight are still answered. Limits on seconds still count."""
         self.waiting: list[Act] = []
-        """Changes that have not taken effect yet. Those that wait when the run ends have no effect."""
+        """Changes that have not taken effect yet. If the run ends first, they have no effect."""
         self.searches = False
         """Whether a search that takes changes has begun."""
         self.watchers: list[Callable[[], None]] = []

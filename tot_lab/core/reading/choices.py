@@ -1,8 +1,8 @@
 """Readers of the choice that a reply states: its label, such as `B`, or the text of the option.
 
-A statement is what follows words such as `the answer is`, `Answer:` or `I choose`, or stands in a box or a
-tag; `B is correct`; a line that holds nothing else; or the beginning of a reply that has none of these. The
-last statement decides. Reasons, enumerations, exclusions (`not B`), conditions and questions state nothing.
+A statement is the text after words such as `the answer is`, `Answer:` or `I choose`, or in a box or a tag;
+`B is correct`; a line that holds only a choice; or the beginning of a reply without any of these. The last
+statement decides. Reasons, enumerations, exclusions (`not B`), conditions and questions state nothing.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]
 
 
 def _is_open(text: str, end: int, options: _Options) -> bool:
-    """Return whether what follows a choice takes it back, or names another possible one."""
+    """Return whether the text after a choice withdraws it, or names another possible choice."""
     other = _COULD_BE.match(text, end)
     return bool(_CONDITION.match(text, end) or (other and _named(text, other.end(), options, False)))
 

@@ -1,4 +1,4 @@
-"""Removal of what decorates an answer: quotes, emphasis, marks of math, end-of-turn tokens."""
+"""Removal of the decoration of an answer: quotes, emphasis, marks of math, end-of-turn tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INSIDE = (
 
 
 def undecorated(text: str, *, quotes: bool = True, ends: str = "") -> str:
-    r"""Remove what surrounds all of `text`: emphasis, `\(…\)`, `\text{…}` and end-of-turn tokens.
+    r"""Remove decoration around the whole of `text`: emphasis, `\(…\)`, `\text{…}` and end-of-turn tokens.
 
     Args:
         text: Any text. If it is nothing but decoration, it is returned as it is.

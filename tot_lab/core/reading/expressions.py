@@ -1,8 +1,8 @@
 r"""Keys of mathematical expressions: `x^2+1` and `1+x^2` have one key, `\pi/2` and `\frac{\pi}{2}` too.
 
 An expression is parsed and evaluated with 400 digits, its symbols at three fixed points, and the key is made
-of 300 digits of the values. Sizes are limited by counts and never by time, so that a text has the same key on
-every machine. The module runs in a process of its own (`tot_lab.core.processes.Worker`) and needs mpmath.
+of 300 digits of the values. Work is limited by counts and never by time, so that a text has the same key on
+every machine. The module runs in a separate process (`tot_lab.core.processes.Worker`) and needs mpmath.
 """
 
 from __future__ import annotations

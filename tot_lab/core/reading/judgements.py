@@ -62,7 +62,7 @@ class Match(NamedTuple):
 
     Attributes:
         places: For each judgement the index of its sibling, or `None`. Each index occurs once.
-        warning: What was uncertain, in sentences. Empty if every sibling was recognised by its name or id.
+        warning: Sentences about uncertain matches. Empty if every sibling was recognised by its name or id.
     """
 
     places: list[int | None]
@@ -155,11 +155,11 @@ def match_all(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
 def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> Match:
     """Match judgements to the siblings with these `names`, one to one.
 
-    A judgement may name its sibling under any key but those of ranks, such as `rank`, `order` and `place`. A
-    sibling that is named twice is not matched. Names take precedence. A text that is only an id (`b2`), a
+    A judgement may name its sibling under any key except keys of ranks, such as `rank`, `order` and `place`.
+    A sibling that is named twice is not matched. Names take precedence. A text that is only an id (`b2`), a
     number (`Approach 3`) or a letter (`Option C`) refers to the sibling with that id or at that position.
-    Numbers count from 1, or from 0 if one of them is 0. The order decides only if no judgement names
-    anything, and there is one for each sibling.
+    Numbers count from 1, or from 0 if one of them is 0. The order decides only if no judgement names a
+    sibling, and there are as many judgements as siblings.
 
     Args:
         names: The names of the siblings, as the model was shown them.
@@ -207,8 +207,8 @@ class _Names:
 
 
 def _forms(name: str) -> Iterator[list[str]]:
-    """A name in forms from exact to loose: as it is and, unless it is too long, its words, without articles
-    and words such as `approach`, without remarks or as a part of its own.
+    """A name in forms from exact to loose: as it is and, unless it is too long, its words, its words without
+    articles and words such as `approach`, and the name without its remarks or one of its parts.
     """
     yield [" ".join(name.casefold().split())]
     if len(name) > _LONGEST:

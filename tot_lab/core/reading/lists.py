@@ -113,8 +113,8 @@ def _stands_apart(text: str, found: FoundJSON) -> bool:
 
 
 def _own_level(marks: list[re.Match[str]]) -> list[re.Match[str]]:
-    """The marks of the outermost list: neither those indented by two more than the item before them, nor
-    those of another kind than the first, unless it is only the last mark.
+    """The marks of the outermost list. Marks indented by at least two columns more than the item before them
+    are left out, and so are marks of another kind than the first, unless only the last mark differs.
     """
     level, kinds, deepest = list[re.Match[str]](), list[str](), sys.maxsize
     for mark in marks:
@@ -133,7 +133,7 @@ def _marked_items(text: str, marks: list[re.Match[str]]) -> list[str]:
     ends = [*(mark.start() for mark in marks[1:]), len(text)]
     bodies = [text[mark.end() : end] for mark, end in zip(marks, ends, strict=True)]
     if len(bodies) > 1 and not any(map(_APART.search, bodies[:-1])):
-        bodies[-1] = _APART.split(bodies[-1], maxsplit=1)[0]  # what follows the list is no item
+        bodies[-1] = _APART.split(bodies[-1], maxsplit=1)[0]  # text after the list is not part of an item
     items = []
     for mark, body in zip(marks, bodies, strict=True):
         line, _, rest = _RULE.sub("", body.rstrip()).partition("\n")

@@ -1,4 +1,4 @@
-"""Reader of names: which one of several known names a reply states."""
+"""Reader of names: the known name that a reply states."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def read_verdict(text: str) -> bool | None:
     """Whether a critique states SATISFIED as its verdict, with or without a colon.
 
     A negation (`UNSATISFIED`, `never SATISFIED`) and a condition (`to be SATISFIED: …`, `SATISFIED if …`)
-    mean `False`. The last verdict counts that is a clause of its own (`SATISFIED. …`, `Verdict: SATISFIED`)
-    or is said of the critic or the task (`I am SATISFIED`), or else the last negation. A mention (`the
+    mean `False`. The last verdict counts that forms a whole clause (`SATISFIED. …`, `Verdict: SATISFIED`)
+    or is about the critic or the task (`I am SATISFIED`), or else the last negation. A mention (`the
     condition is satisfied`), a hedge (`SATISFIED or UNSATISFIED`) and a question state nothing.
     Returns `None` without a verdict.
     """

@@ -179,7 +179,7 @@ def _unique(labels: list[str]) -> list[str]:
 
 
 def flat_settings(strategy: Strategy) -> dict[str, Any]:
-    """Return the settings of a strategy on one level.
+    """Return the settings of a strategy, with those of its parts, as one flat dict.
 
     `search` is the kind of that part, and `search.exploration` one of its settings. A function is represented
     by its name.
@@ -202,7 +202,7 @@ def flat_settings(strategy: Strategy) -> dict[str, Any]:
 
 
 def differing_settings(strategies: Iterable[Strategy]) -> list[str]:
-    """Return the settings that have more than one value among the strategies that have them."""
+    """Return the settings with more than one value among the strategies that have this setting."""
     values: dict[str, set[str]] = {}
     for strategy in strategies:
         for name, value in flat_settings(strategy).items():

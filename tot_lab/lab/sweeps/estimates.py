@@ -65,7 +65,7 @@ class SweepEstimate(NamedTuple):
         calls: Model calls.
         input_tokens: Tokens of prompts.
         output_tokens: Tokens of replies, thinking included.
-        cost: USD. What a provider charges for failed tries is not included.
+        cost: USD. Charges for failed tries are not included.
         flops: FLOPs, as in `Run.compute`, if the roles have `params`.
     """
 

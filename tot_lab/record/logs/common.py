@@ -438,7 +438,7 @@ def imported_run(
         name: The name of the run's strategy.
         question: The question. If it is blank, the run has no task.
         place: Names the place in the file, for error messages.
-        end: What the log says about the end. Its note `imported.scores` holds the scores of the answer by
+        end: Data of the log about the end. Its note `imported.scores` holds the scores of the answer by
             scorer.
         grade: The log's own verdict about the answer, 0 to 1. `None` if it has none.
         id: Name of the task in the log.

@@ -44,7 +44,7 @@ def from_completions(
         tl.stats.pass_at_k(runs)
 
     The columns are those of search-and-learn: `problem` and `completions`, and optionally
-    `scores` (of each completion one number, or a list with one per step), `agg_scores`, `pred` (the
+    `scores` (for each completion a number, or a list with a number per step), `agg_scores`, `pred` (the
     completion that was chosen), `completion_tokens`, `answer` (the expected one) and `unique_id`. Each
     completion is a child of the question and one sample in `tl.stats`, which estimates the results of fewer
     completions. The scores of the steps of a completion are the samples of its evaluation.

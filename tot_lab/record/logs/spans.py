@@ -1,7 +1,7 @@
 """The steps in spans: calls of models and tools, read by the conventions for span attributes.
 
 The conventions are those of OpenInference, of OpenTelemetry for generative AI, and of OpenLLMetry. Messages
-may be attributes or events of a span. `docs/how-to/other_logs.md` lists what is read and what is not.
+may be attributes or events of a span. `docs/how-to/other_logs.md` lists which attributes are read.
 
 References:
     github.com/Arize-ai/openinference/tree/main/spec (package openinference-semantic-conventions 0.1.42);
@@ -72,7 +72,9 @@ def error_of(message: Any, attributes: Mapping[str, Any], events: Events) -> str
 
 
 def with_events(attributes: dict[str, Any], events: Events) -> dict[str, Any]:
-    """Return the attributes of a span, and the messages and evaluations of its events if it has none."""
+    """Return the attributes of a span, with messages and evaluations of its events if the attributes have
+    none.
+    """
     found: dict[str, Any] = {}
     for name, held in events:
         if name in _DETAILS:
