@@ -59,7 +59,7 @@ def main(
         try:
             os.setsid()  # so that a signal to its own process group does not reach the keeper
             if sys.platform == "linux":
-                _libc("prctl", 1, int(_signal.SIGKILL), 0, 0, 0)  # it dies if the keeper is killed
+                _libc("prctl", 1, int(_signal.SIGKILL), 0, 0, 0)  # the program dies if the keeper is killed
             if isolated:
                 hide(folder)
             limit(CPU=cpu, AS=memory, FSIZE=written, NPROC=processes, CORE="0")

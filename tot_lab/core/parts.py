@@ -616,7 +616,7 @@ class UserFunction(Part):
             return
         try:
             signature = inspect.signature(self._function)
-        except ValueError:  # a built-in function without one
+        except ValueError:  # a built-in function without a signature
             return
         try:
             signature.bind(*range(count))

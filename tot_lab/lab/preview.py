@@ -32,7 +32,7 @@ def preview(self: Strategy, task: Task) -> str:
     Nothing is sent, recorded or paid. If a prompt depends on earlier replies, as that of an evaluator
     does, the domain's simulated model writes these. Additions of a lab, such as its tools, are not shown.
     """
-    with ThreadPoolExecutor(1) as thread:  # an event loop may be running in this one
+    with ThreadPoolExecutor(1) as thread:  # an event loop may be running in this thread
         first = thread.submit(asyncio.run, _first_calls(self, task)).result()
     texts = []
     for number, (purpose, call) in enumerate(first.items()):

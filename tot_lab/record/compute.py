@@ -163,7 +163,7 @@ def _common_with_earlier(texts: Sequence[str]) -> list[int]:
     order = sorted(range(len(texts)), key=texts.__getitem__)
     ends = [-1, *order, -1]
     left, right = dict(zip(order, ends, strict=False)), dict(zip(order, ends[2:], strict=True))
-    common = {a: _common(texts[a], texts[b]) for a, b in pairwise(order)}  # with the next
+    common = {a: _common(texts[a], texts[b]) for a, b in pairwise(order)}  # with the next text
     longest = [0] * len(texts)
     for number in reversed(range(len(texts))):
         before, after = left[number], right[number]

@@ -73,7 +73,7 @@ class Losses(NamedTuple):
 ByRole: TypeAlias = dict[str, Losses]
 
 
-# Of a run.
+# Losses of a run.
 
 
 def losses_of(run: Run) -> ByRole | None:
@@ -190,7 +190,7 @@ def total(losses: Iterable[ByRole | None]) -> ByRole | None:
     return summed if known else None
 
 
-# Of a table.
+# Losses of the runs in a table.
 
 
 def columns_of(losses: Sequence[ByRole | None]) -> dict[str, tuple[str, list[int | None]]]:

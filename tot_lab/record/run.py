@@ -267,7 +267,7 @@ class Run(RunMethods):
         return self._ended.stop_reason if self._ended else None
 
     @property
-    def status(self) -> str | None:  # Jedi 0.20 completes nothing of a class with a property of a `Literal`
+    def status(self) -> str | None:  # with `Literal`, Jedi 0.20 could not complete the class
         """The outcome of a run that has ended, else `None`.
 
         `completed`: it ended by itself and has an answer. `partial`: a budget, a limit, a cancellation or

@@ -335,7 +335,7 @@ class Driver:
                 return
             self.reported.append((name, data))
         if name == "call.answered":
-            pending.ends = None  # while the reply is stored
+            pending.ends = None  # no deadline while the reply is stored
             return
         self.recorder.beside(name, pending.call.node, call=list(pending.position), **data)
         pending.charged = data.get("paid", pending.charged)

@@ -80,7 +80,7 @@ def certain_calls(lines: Sequence[Line]) -> list[Call]:
     the same branch, and calls after the `gather` of the branch, depend on the reply to a call.
     """
     refused = {line.p for line in lines if isinstance(line.e, Reply) and line.e.error == NOT_MADE}
-    first: dict[Position, int] = {}  # by branch, the first place that something depends on
+    first: dict[Position, int] = {}  # by branch, the first place on which other calls depend
     for position in refused:
         for length in range(0, len(position), 2):
             branch, place = position[:length], position[length]

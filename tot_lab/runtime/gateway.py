@@ -279,10 +279,10 @@ class Gateway:
             stack = StoreReplies(stack, self.cache, request, weights)
         if isinstance(model, Endpoint):
             stack = Batched(stack, lambda call: _batch_key(model, call, request))
-        if self.mode != "off":  # in this mode every call is made
+        if self.mode != "off":  # `off` makes every call
             stack = SingleFlight(stack, lambda call: request(call).key, self._flights)
         if self.is_cached(model):
-            # Failures are not cached. A tool without effects is carried out again and fails in the same way.
+            # Failures are not cached, so a replay carries out a tool without effects again, and it fails again.
             again = self.mode == "replay" and _computes(model)
             stack = Cached(stack, self.cache, request, "auto" if again else self.mode, weights)
         return stack

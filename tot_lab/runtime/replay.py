@@ -66,7 +66,7 @@ async def replay(
         for position, request, real in requests_of(run):
             known = list(cached.replies(request.key))
             if not known and (not real or position in inherited):
-                continue  # free calls are not always cached, and inherited ones were made by another run
+                continue  # free calls are not always cached, and inherited calls were made by another run
             if not known:
                 place = ".".join(map(str, position))
                 reason = f"at position {place}: the call is not in the cache {cached.path}"

@@ -364,7 +364,7 @@ class _Reader:
                 value = _each(operator.truediv, value, self.factor())
             elif self.begins_factor():
                 if _is_number(self.peek()) and self.tokens[self.at - 1] not in (")", "}"):
-                    raise Unreadable  # `2 3`
+                    raise Unreadable  # such as `2 3`
                 value = _each(operator.mul, value, self.factor())
             else:
                 return value
@@ -506,7 +506,7 @@ class _Reader:
         while self.begins_factor() and self.peek() not in ("(", *(f"\\{name}" for name in _FUNCTIONS)):
             value = _each(operator.mul, value, self.factor())
         if self.peek() == "/":
-            raise Unreadable  # `\sin x/2`
+            raise Unreadable  # such as `\sin x/2`, which has two readings
         return value
 
     def applied(self, name: str, value: Any, base: Any) -> Any:

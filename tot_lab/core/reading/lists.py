@@ -63,7 +63,7 @@ def find_list(text: str) -> FoundList:
         items = _json_items(found.value) if found.start <= first and last < found.end else []
         if items and _stands_apart(text, found):
             return FoundList(items, found.repaired)
-    if not marks:  # the list may be in a block
+    if not marks:  # the list may be in a fenced block
         text = next((block.body for block in blocks if _marks(block.body)), text)
         marks = _marks(text)
     if marks:

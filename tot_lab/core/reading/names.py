@@ -14,7 +14,7 @@ from tot_lab.core.reading.thinking import split_thinking
 
 T = TypeVar("T")
 
-_LONGEST = 4_000  # characters at the end of a reply in words that are searched
+_LONGEST = 4_000  # characters at the end of a reply that are searched for names in prose
 _CANDIDATES = 5  # JSON values in one reply
 _ARTICLE = r"(?:\W{1,3}(?:an?|the))*[\W_]*\Z"
 _LABELLED = re.compile(

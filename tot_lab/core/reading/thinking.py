@@ -112,7 +112,7 @@ class _Context:
             if block.closed
         ]
         self.cut_off = [match.span() for match in _CUT_OFF.finditer(text)]
-        self.answers: list[tuple[int, int, int]] = []  # where a statement ends and begins, and its line ends
+        self.answers: list[tuple[int, int, int]] = []  # of statements: end, start, end of the line
         line_end = -1
         for match in _ANSWER.finditer(text):
             if line_end < match.end():

@@ -509,7 +509,7 @@ class Sweep(SweepMethods):
 
         rows = self.rows.values()
         calls, sent = sum(row.calls for row in rows), sum(row.sent for row in rows)
-        # A set would take 100 bytes a key, and numpy.unique builds one.
+        # A set would take 100 bytes per key, and numpy.unique builds a set.
         keys = numpy.sort(numpy.frombuffer(b"".join(row.keys for row in rows), dtype=f"u{KEY}"))
         distinct = int(numpy.count_nonzero(keys[1:] != keys[:-1])) + bool(len(keys))
         return Counts(calls, distinct, sent, calls - sent)
