@@ -70,7 +70,7 @@ class Call(
         temperature: Sampling temperature. `None` means the model's default.
         max_tokens: The most tokens of the reply. `None` means the model's default.
         stop: Texts at which the model ends the reply.
-        seed: Sampling seed. The provider receives `seed + sample_index`. `None` sends none.
+        seed: Sampling seed. The provider receives `seed + sample_index`. `None` sends no seed.
         response_format: A JSON schema for the reply, or `None`.
         logprobs: Number of alternatives per token whose log-probabilities are requested. 0 requests none.
         alternatives: How many of these a real model's reply keeps per token, with their texts. 0 keeps only

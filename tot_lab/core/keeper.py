@@ -132,9 +132,7 @@ def isolate() -> None:
 
 
 def start_first() -> None:
-    """Start the first process of the namespace. It dies with this process, and all others there die
-    with it.
-    """
+    """Start the first process of the namespace. It dies with this process, and all others with it."""
     ending, held = os.pipe()
     if os.fork() == 0:
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)

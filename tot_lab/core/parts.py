@@ -46,9 +46,7 @@ class Alias(NamedTuple):
 
 
 class InvalidSettings(ValueError):
-    """Raised for invalid settings, with a message of one line. `problems` are the errors of pydantic, by
-    field.
-    """
+    """Raised for invalid settings. The message is one line. `problems` are pydantic's errors, by field."""
 
     def __init__(self, message: str, problems: Iterable[Any] = ()) -> None:
         super().__init__(message)
@@ -308,9 +306,7 @@ def stored_settings() -> Iterator[None]:
 
 
 def are_stored() -> bool:
-    """Whether the settings being read come from a record. Validation rules newer than the record do not apply
-    to them.
-    """
+    """Whether the settings being read come from a record. Newer validation rules do not apply to them."""
     return _STORED.get()
 
 
@@ -497,9 +493,7 @@ def _by_head(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _expect_no_other(head: str, inner: Any, changes: Mapping[str, Any]) -> None:
-    """Raise ValueError if a setting in `changes` was also passed to `inner`, the part `head`, with another
-    value.
-    """
+    """Raise ValueError if `inner`, the part `head`, was given other values for settings in `changes`."""
     if not isinstance(inner, Part):
         return
     for name in inner.model_fields_set.intersection(changes):

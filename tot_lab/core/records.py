@@ -86,9 +86,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="decided"):
-    """A decision about the thought `id`, and the rule behind it. `other` is the thought that it was merged
-    into.
-    """
+    """A decision about a thought, and the rule behind it. `other` is the thought into which it was merged."""
 
     id: str
     what: Decision

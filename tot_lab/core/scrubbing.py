@@ -140,9 +140,7 @@ def without_keys(text: str, keys: Sequence[str]) -> str:
 
 
 class Form(NamedTuple):
-    """A way of writing a secret. Every match of `pattern` contains the text `rare`, for which a search is
-    much faster.
-    """
+    """A way of writing a secret. Every match of `pattern` contains `rare`, a text that is faster to find."""
 
     rare: str
     pattern: re.Pattern[str]

@@ -198,9 +198,7 @@ class Rules:
 
     @property
     def is_text(self) -> bool:
-        """Whether the domain does not override `complete`, so that the text of a path shows whether it is
-        complete.
-        """
+        """Whether the domain does not override `complete`, so that only the text of a path shows its end."""
         return type(self).complete is Rules.complete
 
     def state(self, task: Task, path: Path) -> Hashable | None:
@@ -424,9 +422,7 @@ class Task(PydanticModel):
         return [*self.steps, *texts]
 
     def without_steps(self) -> Task:
-        """The task as a user's evaluator function receives it: without `steps`, which its paths contain
-        already.
-        """
+        """The task as a user's evaluator function receives it: without `steps`, since its paths hold them."""
         return self.model_copy(update={"steps": ()}) if self.steps else self
 
     def answer_prompt(self, reasoning: bool) -> str:

@@ -223,9 +223,7 @@ class _Accepted:
             ) from None
 
     def read(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
-        """The keyword arguments of the function. Parameters that were not given keep the function's
-        defaults.
-        """
+        """The keyword arguments of the function. Parameters without a value keep their defaults."""
         given = fitting(arguments, self.model)
         values = {
             self.names[field]: getattr(given, field) for field in given.model_fields_set | self.described

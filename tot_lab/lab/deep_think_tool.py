@@ -91,9 +91,7 @@ class DeepThinkTool(Tool):
     """Settings of the lab's model and roles, in the form of a header."""
 
     memory_mode: MemoryMode = "conversation"
-    """Which guidance the agent gets. With `reasoning`, it is told to call the tool for all but simple
-    facts.
-    """
+    """Which guidance the agent gets. `reasoning` asks it to call the tool for all but simple facts."""
 
     _lab: Lab | None = PrivateAttr(default=None)
 
@@ -104,9 +102,7 @@ class DeepThinkTool(Tool):
         return super().spec.model_copy(update=more)
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that can change a result: all settings except `memory_mode`, which guides the
-        agent.
-        """
+        """Return everything that can change a result. `memory_mode` cannot, since it guides the agent."""
         return {name: value for name, value in super().identity().items() if name != "memory_mode"}
 
     def __getstate__(self) -> dict[Any, Any]:

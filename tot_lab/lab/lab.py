@@ -537,7 +537,7 @@ class Lab(NamesNearest):
         return with_named_models(strategy, self.gateway.roles)
 
     def _prepared(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
-        """Return the strategy and the task with the lab's defaults and with the texts that its memory
+        """Return the strategy and the task with the lab's defaults, and with texts that its memory
         recalls.
         """
         strategy = self.runner.prepared(self._with_models(strategy))

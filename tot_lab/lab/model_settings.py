@@ -132,9 +132,7 @@ class ModelSettings(PydanticModel):
     """Tokens of a prompt and its reply together. Ollama is configured to this size (`num_ctx`)."""
 
     api_key_env: str | None = None
-    """Environment variable that holds the key. `None` means that of the provider, such as
-    `OPENAI_API_KEY`.
-    """
+    """Environment variable of the key. `None` means that of the provider, such as `OPENAI_API_KEY`."""
 
     _unbound_by: str = PrivateAttr(default="")
 

@@ -58,9 +58,7 @@ def _without_template(part: Part) -> dict[str, Any]:
 
 
 async def _follow(strategy: Strategy, task: Task, replies: _Replies) -> dict[str, Call]:
-    """Carry out a strategy with `replies`. Missing ones are made by the domain's simulated model and
-    added.
-    """
+    """Carry out a strategy with `replies`. The domain's simulated model makes and adds missing ones."""
     runner = Lab(task.domain.player, runs=None).runner
     player: Any = model_named(task.domain.player)
     first: dict[str, Call] = {}

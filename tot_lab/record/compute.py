@@ -122,8 +122,8 @@ def params_of(call: Call, params: Params) -> float | None:
 
 
 def _repeated(made: Sequence[tuple[Call, Reply]], sizes: Sequence[float | None]) -> list[float]:
-    """The share of each prompt that is a prefix of an earlier call to the same model, reply included. `sizes`
-    are the numbers of parameters of the models.
+    """The share of each prompt that is a common prefix with an earlier call to the same model, reply
+    included. `sizes` are the numbers of parameters of the models.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for number, ((call, _), size) in enumerate(zip(made, sizes, strict=True)):

@@ -54,9 +54,7 @@ An unreadable sample is a `None` in `Scored.samples`. It has a note only if it w
 
 
 class Losses(NamedTuple):
-    """Counts for one role: calls that were not refused, failed calls, and unreadable and truncated
-    replies.
-    """
+    """Counts for one role: calls not refused, failed calls, and unreadable and truncated replies."""
 
     calls: int = 0
     failed: int = 0

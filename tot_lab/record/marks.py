@@ -61,9 +61,7 @@ def changed(run: str) -> None:
 
 
 def marks_file(journal: str | os.PathLike[str]) -> Path:
-    """The file of the marks: `a.marks.json` beside `a.jsonl`. Journals with another ending, such as `b.log`,
-    get `b.log-marks.json`.
-    """
+    """The file of the marks: `a.marks.json` beside `a.jsonl`, and `b.log-marks.json` beside `b.log`."""
     path = Path(journal)
     return path.with_name(f"{path.stem}.marks.json" if path.suffix == ".jsonl" else f"{path.name}-marks.json")
 

@@ -380,9 +380,7 @@ def _has_own_id(node: LoggedNode) -> bool:
 
 
 def _times(nodes: Sequence[LoggedNode], where: FieldPlace) -> tuple[list[float] | None, float | None]:
-    """Return the times of the nodes since the first time, and that first time. `None` if a node has
-    no time.
-    """
+    """Return the times of the nodes since the first time, and that time. `None` if a node has no time."""
     known: list[float] = []
     for node in nodes:
         time = node.time

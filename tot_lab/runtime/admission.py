@@ -115,9 +115,7 @@ class Admission:
         self._warn(scope, pending.call.node)
 
     def tried(self, pending: PendingCall, reply: Reply) -> bool:
-        """Count the usage of a failed try of an admitted call. Returns whether there is room for
-        another try.
-        """
+        """Count the usage of a failed try of an admitted call. Returns whether another try is admitted."""
         scope = pending.branch.scope
         if not scope.counts_amounts or asks_no_model(pending.call):
             return True
@@ -126,18 +124,14 @@ class Admission:
         return has_room
 
     def settle_late(self, pending: PendingCall, scope: Scope) -> Reply:
-        """Release the reservation of a call that was ended by the limit of `scope` on seconds. Returns the
-        refusal.
-        """
+        """Release the reservation of a call that a limit of `scope` on seconds ended. Returns the refusal."""
         refusal = scope.refusal("seconds")
         pending.branch.scope.settle(pending.call, refusal, pending.claims, pending.need)
         self.recorder.beside("budget.exceeded", pending.call.node, cap="seconds")
         return refusal
 
     def replayed(self, pending: PendingCall, reply: Reply, *, is_try: bool = False) -> None:
-        """Count a call, or a failed try, whose reply the journal holds, in the same way as when it
-        was made.
-        """
+        """Count a call, or a failed try, whose reply is in the journal, as when it was made."""
         scope = pending.branch.scope
         has_usage = reply.cost is not None and not reply.reported_usage
         need = self._need(pending) if scope.counts_amounts and not has_usage else None

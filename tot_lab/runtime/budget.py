@@ -92,9 +92,7 @@ class Use:
 
 
 class Group:
-    """Calls that share a time limit of `seconds`. `began` is when the first of them was made, `None` before
-    that.
-    """
+    """Calls that share a time limit of `seconds`. `began` is when the first was made, `None` before."""
 
     __slots__ = ("began", "seconds")
 
@@ -251,9 +249,7 @@ class Scope:
         )
 
     def replayed(self, call: Call, reply: Reply, need: Need | None = None, *, is_try: bool = False) -> None:
-        """Count a call, or a failed try, whose reply the journal holds, in the same way as when it
-        was made.
-        """
+        """Count a call, or a failed try, whose reply is in the journal, as when it was made."""
         if not refused(reply.error) and not asks_no_model(call):
             reply = believed(reply)
             for scope in self.chain:

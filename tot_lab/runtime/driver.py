@@ -513,9 +513,7 @@ class Workers:
             self._give(pending, reply)
 
     def _with_samples(self, pending: PendingCall) -> dict[PendingCall, Call]:
-        """Take the next calls as long as they are samples of the request of `pending`. `pending` is
-        included.
-        """
+        """Take the next calls while they are samples of the request of `pending`, which is included."""
         asked = {pending: pending.call}
         if self.samples is None or not (self._is_sample(pending, pending) and self.untaken):
             return asked

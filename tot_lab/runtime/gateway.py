@@ -282,7 +282,7 @@ class Gateway:
         if self.mode != "off":  # `off` makes every call
             stack = SingleFlight(stack, lambda call: request(call).key, self._flights)
         if self.is_cached(model):
-            # Failures are not cached, so a replay carries out a tool without effects again, and it fails again.
+            # Failures are not cached. A replay carries out a tool without effects again, and it fails again.
             again = self.mode == "replay" and _computes(model)
             stack = Cached(stack, self.cache, request, "auto" if again else self.mode, weights)
         return stack

@@ -183,8 +183,8 @@ def _first_block(text: str) -> str:
 
 
 def _without_remarks(text: str) -> str:
-    """Return an answer up to a paragraph that begins with another word or, unless it is prose, a line of
-    prose.
+    """Return an answer up to the first paragraph that begins with another word or, unless the answer is
+    prose, the first line of prose.
     """
     lines = _first_block(text).split("\n")
     is_prose = _PROSE.match(lines[0])

@@ -211,9 +211,7 @@ class _Options:
         return _Named(label, end + is_marked)
 
     def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
-        """Return the option whose text stands at a place. If several have it, that with the label `own`
-        counts.
-        """
+        """Return the option whose text stands at a place. If several have it, `own` counts."""
         match = self.text.match(text, at)
         if match is None:
             return None

@@ -545,9 +545,7 @@ def _negative(value: Any) -> Number:
 
 
 def _ratios(difference: Number) -> tuple[Any, ...]:
-    """Return the ratios between the points, which stay if both sides of an equation are multiplied by a
-    number.
-    """
+    """Return the ratios between the points. Multiplying both sides of an equation keeps them."""
     if len(difference) == 1:
         raise Unreadable
     return tuple((_tidy(value / difference[0]),) for value in difference[1:])

@@ -310,9 +310,7 @@ class _Matching:
             self.warnings.append("Scores were matched by ids, which may have been counted from 1.")
 
     def _referred(self, key: str, left: Sequence[int], free: Collection[int]) -> dict[int, int]:
-        """The free places that the ids, numbers and letters below `key` refer to. Empty if two refer to one
-        place.
-        """
+        """The free places to which the ids, numbers and letters below `key` refer. Empty if two share one."""
         places, numbers = dict[int, int](), dict[int, int]()
         for k in left:
             reference = _REFERENCE.fullmatch(_bare(self.rows[k][key]))

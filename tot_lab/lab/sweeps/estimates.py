@@ -1,6 +1,4 @@
-"""Estimates for the rest of a sweep: bounds before any run, and expected values once some tasks are
-finished.
-"""
+"""Estimates for the rest of a sweep: bounds before any run, and expected values after a few tasks."""
 
 from __future__ import annotations
 

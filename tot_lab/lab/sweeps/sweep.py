@@ -230,9 +230,7 @@ class Sweep(SweepMethods):
         ]
 
     def _equipment(self) -> list[Any]:
-        """Return the identities and specifications of the lab's tools, and the effect policy, for the run
-        ids.
-        """
+        """Return identities and specifications of the tools, and the effect policy, for the run ids."""
         toolbox = self.runner.gateway.toolbox
         if not toolbox.tools:
             return []
@@ -580,9 +578,7 @@ def _left_behind(path: Path) -> bool:
 
 
 def begun(path: Path) -> bool:
-    """Whether there is a journal with a complete header. Raises `JournalError` if it belongs to
-    another run.
-    """
+    """Whether a journal with a complete header exists. Raises `JournalError` if it is of another run."""
     try:
         with open_regular(path) as file:
             first = file.readline()

@@ -281,9 +281,7 @@ def _llm_call(span: Span) -> LoggedCall:
 
 
 def _messages(lists: Mapping[str, Any], names: Sequence[str], role: str) -> list[Any]:
-    """Return the messages in the first of the lists `names` that has any. A plain text gets the role
-    `role`.
-    """
+    """Return the messages in the first of the lists `names` that has any. Plain texts get the role `role`."""
     held: Any = next((lists[name] for name in names if lists.get(name)), [])
     return [_message(each, role) for each in (held if isinstance(held, list) else [held])]
 
@@ -309,9 +307,7 @@ _OUTPUT = ("llm.token_count.completion", "gen_ai.usage.output_tokens", "gen_ai.u
 
 
 def _reply(span: Span, answer: Any) -> Reply | None:
-    """Return the reply of a model. `None` if the span says nothing about it; many spans leave out all
-    texts.
-    """
+    """Return the reply of a model. `None` if the span has no data about it; many spans omit all texts."""
     attributes = span.attributes
     sizes = tokens(_first(attributes, *_INPUT), _INPUT[0]), tokens(_first(attributes, *_OUTPUT), _OUTPUT[0])
     if answer is None and span.error is None and sizes == (None, None):
