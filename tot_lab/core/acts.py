@@ -1,4 +1,4 @@
-"""Acts of a person on a search under way.
+"""Acts: the changes that a person makes to a search in progress.
 
 A search requests acts once after each of its picks, and the picks are numbered
 (`tot_lab.core.thinking.Acts`). The acts that it receives are recorded in one note, so a replay hands over the

@@ -103,7 +103,7 @@ class Prompts:
 
 
 class Readers:
-    """How replies are read. `None` means that a reply could not be read.
+    """The readers of a domain, which read replies. `None` means that a reply could not be read.
 
     Attributes:
         value_labels: Labels that an evaluator answers with, and their values in the domain's own units. Empty
@@ -177,7 +177,9 @@ class Readers:
 
 
 class Rules:
-    """When two paths reach the same state, when a path is complete, and how an answer is found and graded."""
+    """The rules of a domain: when two paths reach the same state, when a path is complete, and how an answer
+    is found and graded.
+    """
 
     kind: ClassVar[str]
 

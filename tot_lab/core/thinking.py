@@ -160,7 +160,7 @@ class RandomNumbers(Request, frozen=True):
     """A request for random numbers. The strategy receives a `random.Random`.
 
     Its seed follows from the fields and the repeat of the run. A rerun, a replay and a resumed run therefore
-    draw the same numbers, and every repeat draws others. The request has no place in the record.
+    draw the same numbers, and every repeat draws others. The request itself is not recorded.
 
     Attributes:
         task: The problem, as text.

@@ -49,14 +49,15 @@ class ToolSpec(BaseModel):
     """Name by which a model calls it, `lower-case-with-hyphens`."""
 
     description: str
-    """What it does and when to use it."""
+    """Description for the model: what the tool does and when to use it."""
 
     parameters: dict[str, Any]
     """JSON schema of its arguments, an object."""
 
     effects: tuple[str, ...] | None = ()
-    """What it changes or reaches outside (`network`, `process`, …). Empty for a tool that only computes.
-    `None` if that is not declared."""
+    """The things that it changes or reaches outside (`network`, `process`, …). Empty for a tool that only
+    computes. `None` if that is not declared.
+    """
 
     guidance: str = ""
     """Text about the tool in the system prompt of an agent that has it."""

@@ -179,7 +179,8 @@ _STATUSES = get_args(Plan.model_fields["status"].annotation)
 
 
 class PlanStore:
-    """A SQLite database of plans, which a lab updates while they run (`tl.Lab(plans="plans.db")`).
+    """A SQLite database of plans, which a lab updates while they are carried out
+    (`tl.Lab(plans="plans.db")`).
 
     Each plan is written when it is created and whenever a status changes. Other processes may read the
     database at any time.

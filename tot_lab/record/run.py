@@ -149,7 +149,7 @@ class Run(RunMethods):
         if strategy is not None:
             self.strategy = strategy
         self.ungraded: str | None = None
-        """Why grading failed or was refused when `grade` was read. `None` if it was not."""
+        """Why grading failed or was refused when `grade` was read. `None` if it succeeded."""
         self._marks: dict[str, Mark] = {}  # of a run in memory
 
     # The question.
@@ -263,7 +263,7 @@ class Run(RunMethods):
 
     @property
     def stop_reason(self) -> str | None:
-        """The stop code. `None` if the run has not ended (it is under way, or was killed)."""
+        """The stop code. `None` if the run has not ended (it is in progress, or was killed)."""
         return self._ended.stop_reason if self._ended else None
 
     @property

@@ -1,4 +1,4 @@
-"""A call that a branch waits for, on its way through admission, clock and model."""
+"""A call that a branch waits for, while it passes through admission, clock and model."""
 
 from __future__ import annotations
 

@@ -315,7 +315,9 @@ class Execution:
         self.is_over = False
         """Whether nothing is left to do."""
         self.steering: Steering | None = None
-        """How a person changes the run while it is under way."""
+        """Supplies the changes that a person makes while the run is in progress. `None` without such
+        changes.
+        """
         self._kept = kept
         self._run: Run | None = None
         self._driver: Driver | None = None

@@ -99,7 +99,7 @@ class _Block:
         return self.first
 
     def closed_at(self, line: re.Match[str]) -> int | None:
-        """Where the body ends if a line ends with the closing fence: before the fence, or before the line if
+        """The end of the body if a line ends with the closing fence: before the fence, or before the line if
         there is no code on it.
         """
         if not _TAIL.fullmatch(line["info"]):

@@ -56,8 +56,8 @@ Progress: TypeAlias = Callable[["Sweep", int], AbstractContextManager[Callable[[
 """Shows the progress of a sweep, and gives a function to call after each run."""
 
 UNDER_WAY = 64
-"""Concurrent runs for a model without a limit on concurrent calls. With a limit, as many runs as there may be
-calls keep the model busy.
+"""Concurrent runs for a model without a limit on concurrent calls. If a model has such a limit, that many
+runs keep it busy.
 """
 MAX_UNDER_WAY = 128
 

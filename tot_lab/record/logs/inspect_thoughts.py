@@ -1,4 +1,4 @@
-"""How a log of Inspect holds the tree of a run of this project, so that `tl.load` reads the same nodes.
+"""The form of a tree of tot_lab in a log of Inspect, so that `tl.load` reads the same nodes.
 
     span `run`, named by its strategy
     span `thought`               one for each thought, in the span of its parent; named by its id and text
