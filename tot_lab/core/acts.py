@@ -1,7 +1,8 @@
-"""Acts of a person on a search under way.
+"""Acts: the changes that a person makes to a search in progress.
 
-A search asks for them once after each of its picks, by number (`tot_lab.core.thinking.Acts`). Those that it
-receives are recorded in one note, so a replay hands over the same acts after the same pick.
+A search requests acts once after each of its picks, and the picks are numbered
+(`tot_lab.core.thinking.Acts`). The acts that it receives are recorded in one note, so a replay hands over the
+same acts after the same pick.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ NOTE = "person.acts"
 
 
 class Prune(msgspec.Struct, frozen=True, tag="prune", tag_field="act"):
-    """Remove a thought and everything below it from the search. It cannot be the answer either."""
+    """Remove a thought and everything below it from the search. They cannot be the answer either."""
 
     node: str
 
@@ -31,7 +32,7 @@ class Rescore(msgspec.Struct, frozen=True, tag="rescore", tag_field="act"):
 
 
 class Graft(msgspec.Struct, frozen=True, tag="graft", tag_field="act"):
-    """Add a thought of one's own below `node`, with a score of 0 to 1."""
+    """Add a new thought below `node`, with a score from 0 to 1."""
 
     node: str
     text: str
@@ -52,8 +53,8 @@ class Change(NamedTuple):
 
     Attributes:
         act: The act.
-        node: The thought that it has changed or added, or "" for a raised budget.
-        old: The earlier rank of a thought with a new score.
+        node: Id of the thought that was changed or added. Empty for a raised budget.
+        old: The previous rank (`Node.rank`) of a rescored thought.
     """
 
     act: Act
@@ -67,7 +68,7 @@ def note_of(acts: Sequence[Act], at: str, pick: int) -> Note:
 
 
 def acts_of(lines: Iterable[Line]) -> dict[tuple[str, int], list[Act]]:
-    """Return the recorded acts by search (the thought that it started from) and number of the pick.
+    """Return the recorded acts. Keys are (thought from which the search started, number of the pick).
 
     Raises:
         ValueError: If a note does not describe acts.

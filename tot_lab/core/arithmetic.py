@@ -80,7 +80,8 @@ def number(text: str) -> Fraction | None:
 def equation(text: str) -> tuple[str, str | None]:
     """Split an equation, such as `4 * 6 = 24` or `24 = 4 * 6`, into its expression and the rest.
 
-    The expression is the side with the most numbers, the first of equal ones. The rest is `None` without `=`.
+    The expression is the side with the most numbers, the first of several such sides. The rest is `None`
+    without `=`.
     """
     sides = text.split("=", 9)
     k = max(range(len(sides)), key=lambda k: len(_DIGITS.findall(sides[k])))
@@ -131,8 +132,8 @@ def _computed(node: ast.AST, numbers: Iterator[Fraction]) -> Fraction:
     raise SyntaxError
 
 
-# How hard 24 is to reach. Numbers are (numerator, denominator) pairs here, three times as fast as Fraction:
-# the list of all hands requires half a million of them.
+# How hard 24 is to reach. Numbers are (numerator, denominator) pairs here, three times as fast as Fraction,
+# because the list of all hands of four numbers requires half a million of them.
 
 _Ratio = tuple[int, int]
 

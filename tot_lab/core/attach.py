@@ -1,8 +1,8 @@
-"""Methods that other rooms add to a class, imported at first use.
+"""Methods that other subpackages add to a class, imported at first use.
 
-A run is data and must not depend on the frames, figures and reports that show it. The room that implements a
-method attaches it by module name, so `import tot_lab` loads neither the module nor its dependencies. This
-module and `tot_lab.core.registry` are the only ones that import by name.
+A run is data and must not depend on the frames, figures and reports that show it. The subpackage that
+implements a method attaches it by module name, so `import tot_lab` loads neither the module nor its
+dependencies. This module and `tot_lab.core.registry` are the only ones that import by name.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def imported(place: str) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The name of `known` that was probably meant, or `None`. Case and underscores do not count, and a name
-    that begins with `name` comes before one with these initials, and that before one that only resembles it.
+    """The name of `known` that was probably meant, or `None`. Case and underscores are ignored. Names that
+    begin with `name` are preferred to names with these initials, and those to names that only resemble it.
     """
     written, names = _folded(name), {_folded(each): each for each in sorted(known)}
     initials = {"".join(filter(str.isupper, each)).lower(): folded for folded, each in names.items()}
@@ -51,15 +51,15 @@ def no_name(owner: str, name: str, known: Iterable[str]) -> AttributeError:
 class NamesNearest:
     """An object whose attribute errors name the nearest attribute.
 
-    `_inside` maps attributes to the types whose names are known too, as in `run.usage.cost`, and `_meant` the
-    names of other libraries to the attributes. If a name is the last word of known names, the error lists
-    them.
+    `_inside` maps attributes to their types, whose attributes are suggested too, as in `run.usage.cost`.
+    `_meant` maps names that other libraries use to attributes. If no name is near, the error lists the
+    attributes that end with `_NAME`.
     """
 
     _inside: ClassVar[Mapping[str, type]] = {}
     _meant: ClassVar[Mapping[str, str]] = {}
 
-    if not TYPE_CHECKING:  # which would accept any attribute
+    if not TYPE_CHECKING:  # type checkers would accept any attribute
 
         def __getattr__(self, name):
             if hasattr(type(self), name):  # a property raised this error, and raises it again

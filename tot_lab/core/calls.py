@@ -1,8 +1,8 @@
 """Model calls and their replies.
 
 A `Call` holds everything that can change its answer and nothing else, so equal calls ask the same question. A
-`Reply` holds the whole answer, or the error. A failure is a value: it costs the branch that made the call,
-never the run.
+`Reply` holds the whole answer, or the error. A failure is a value: it affects the branch that made the
+call, never the whole run.
 """
 
 from __future__ import annotations
@@ -61,27 +61,27 @@ class Call(
             of your own may name its role before a colon: `evaluate:rubric`. `tool` marks a tool call, which
             is not a model call (`tot_lab.core.tools`).
         messages: The conversation.
-        sample_index: Which sample of the prompt this is (0, 1, …). Each sample is a call of its own, and a
+        sample_index: Which sample of the prompt this is (0, 1, …). Each sample is a separate call, and a
             parse retry takes a new index.
         attempt: Which attempt of the enclosing strategies (best-of-N and others) it belongs to, outermost
             first. Attempts sample independently.
         repeat: Which independent repeat of the whole run it belongs to (`lab.run(..., repeat=r)`).
         model: Name of the model. `None` means the lab's model.
-        temperature: Sampling temperature. `None` means the model's default, as for the next three.
-        max_tokens: The most tokens of the reply.
-        stop: Texts that end the reply.
-        seed: Sampling seed. The provider receives `seed + sample_index`.
+        temperature: Sampling temperature. `None` means the model's default.
+        max_tokens: The most tokens of the reply. `None` means the model's default.
+        stop: Texts at which the model ends the reply.
+        seed: Sampling seed. The provider receives `seed + sample_index`. `None` sends no seed.
         response_format: A JSON schema for the reply, or `None`.
         logprobs: Number of alternatives per token whose log-probabilities are requested. 0 requests none.
-        alternatives: How many of them a real model's reply keeps per token, with their texts. 0 keeps only
+        alternatives: How many of these a real model's reply keeps per token, with their texts. 0 keeps only
             the value of the token and the mean of its alternatives. `None` means all for a reply of one token
             (`max_tokens=1`), and 0 for others.
         tools: Tools the model may call, each a JSON-ready dict with name, description and parameters (a JSON
             schema).
         tool_choice: `auto`, `none`, `required`, or the name of a tool.
         effort: Reasoning effort (low, medium, high), for models that support it.
-        options: Further sampling settings under the provider's own names (`top_p`, …). For
-            a tool, `timeout`, `retries` and `backoff` in place of its own.
+        options: Further sampling settings under the provider's own names (`top_p`, …). For a tool call,
+            `timeout`, `retries` and `backoff` that replace those of the tool.
     """
 
     node: str
@@ -119,7 +119,7 @@ _of_request = attrgetter(
 
 
 def are_samples(one: Call, other: Call) -> bool:
-    """Whether two calls are samples of one request, also those of other attempts and repeats."""
+    """Whether two calls are samples of one request. They may belong to different attempts and repeats."""
     same: bool = _of_request(one) == _of_request(other)
     return same
 
@@ -143,13 +143,13 @@ class Reply(
     """The answer to one `Call`.
 
     Attributes:
-        text: What the model wrote. Empty if the call failed.
+        text: The text of the answer. Empty if the call failed.
         error: Why there is no answer: `budget:NAME`, `cancelled`, `timeout …` or `TYPE: message`. `None` if
             the call succeeded.
         thinking: Reasoning outside the answer, reported by the provider or written in `<think>` tags.
         model: The model that answered.
-        input_tokens: As the model reports them. `None` if it does not.
-        output_tokens: Likewise.
+        input_tokens: Number of tokens of the prompt that the model reports. `None` if it reports none.
+        output_tokens: Number of tokens of the reply that the model reports. `None` if it reports none.
         cost: Price of this reply in USD. `None` if the price is not known.
         finish_reason: Why the model stopped (stop, length, …). `None` if it does not say.
         logprobs: Per generated token, if requested and supported, and if the call keeps alternatives.
@@ -158,19 +158,19 @@ class Reply(
         tool: Name of the tool whose result this is. `None` for a model's reply.
         provider_state: State that the provider expects back with the message of a tool call, such as signed
             thinking. Opaque JSON.
-        reported_usage: Reported usage that cannot be true, such as `output_tokens=-5`. The fields concerned
+        reported_usage: Reported usage that is impossible, such as `output_tokens=-5`. The fields concerned
             are `None`, and every limit counts the call's whole reservation.
         may_be_charged: Whether the request failed without a report of its usage after the provider may have
             processed it. Every limit then counts the whole reservation, too.
         raw_text: The text with its thinking as written, if thinking stood within or after the answer.
         ended: Whether the model ended the reply itself, and not at one of the call's stop texts. `None` if
-            the server does not tell.
-        shared_tokens: Whether the model reports tokens only for several replies together, so that those of
-            this one are a share of them.
+            the server does not report it.
+        shared_tokens: Whether the model reports tokens only for several replies together, so that the
+            counts of this reply are a share of the total.
         surprisals: Minus the log-probability of each generated token, in thousandths, in place of `logprobs`.
-        confidences: Minus the mean log-probability of the alternatives of each token, in hundredths, in place
-            of them.
-        sent: Whether the call could be sent. Without a key or a server it is not, and fails at once.
+        confidences: Minus the mean log-probability of the alternatives of each token, in hundredths, in
+            place of the alternatives.
+        sent: Whether the call was sent. `False` if it failed at once for lack of a key or a server.
     """
 
     text: str = ""
@@ -206,9 +206,9 @@ TIMED_OUT = "timeout"
 
 
 class CallObserver(Protocol):
-    """Receives reports about one call on its way to the model.
+    """Receives reports about one call while it is in flight.
 
-    The driver writes them beside the canonical record and times the call from when it was sent.
+    The driver writes the reports beside the canonical record, and times the call from when it was sent.
 
     Attributes:
         paid: USD really paid for the reply if that is not its cost, such as 0.0 for a cached reply.
@@ -262,7 +262,7 @@ class Halt(Exception):
 
 
 def is_made(reply: Reply) -> bool:
-    """Whether `reply` is that of a model call that was sent, or answered by a cache."""
+    """Whether `reply` belongs to a model call that was sent to a model or answered by a cache."""
     return is_admitted(reply) and reply.sent
 
 
@@ -313,7 +313,7 @@ def is_cost(value: object) -> bool:
 
 
 def believed(reply: Reply) -> Reply:
-    """Replace usage that cannot be true by `None`, and keep it in `reported_usage`."""
+    """Replace impossible usage by `None`, and store it in `reported_usage`."""
     reported: tuple[tuple[str, Any, Callable[[object], bool]], ...] = (
         ("input_tokens", reply.input_tokens, is_token_count),
         ("output_tokens", reply.output_tokens, is_token_count),
@@ -363,7 +363,7 @@ def html_text(text: str) -> str:
     return escape(text).replace("$", "<span>$</span>")
 
 
-# Log-probabilities of a reply, in the size that is needed. With 20 alternatives per token, 400 tokens take 80
+# Log-probabilities of a reply, reduced to what is needed. With 20 alternatives per token, 400 tokens take 80
 # to 120 kB in the journal, and as much in the cache. Unless a call asks for them (`Call.alternatives`),
 # only the value of each token and the mean of its alternatives are kept, as rounded whole numbers without the
 # texts. (Fu et al. 2025, Deep Think with Confidence, arXiv:2508.15260, section 3.1: token confidence.)
@@ -377,7 +377,7 @@ _DIGITS = 6
 
 
 def condensed(call: Call, reply: Reply) -> Reply:
-    """Return `reply` with what `call` asks for of its log-probabilities, rounded."""
+    """Return `reply` with only the log-probabilities that `call` asks for, rounded."""
     tokens = reply.logprobs
     if not tokens:
         return reply

@@ -1,4 +1,4 @@
-"""The message about a package that is not installed, in one spelling everywhere."""
+"""The message about a package that is not installed, so that it has the same words everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files: reading those of strangers within bounds, atomic writing, and where tot_lab's own files are stored.
+"""Files: bounded reading of untrusted files, atomic writing, and where tot_lab's own files are stored.
 
 Every file that may come from someone else is opened here, so that a FIFO or a device never blocks and a
 compressed file never fills the memory. An existing file is replaced completely or not at all.
@@ -24,8 +24,8 @@ _RATIO = 200
 def most_unpacked(size: int) -> int:
     """Return the most bytes that a compressed file of `size` bytes may unpack to.
 
-    Text compresses to a tenth of its size, and calls that share a long prompt to a hundredth. A larger file
-    was made to fill the memory.
+    Text compresses to a tenth of its size, and calls that share a long prompt to a hundredth. A file that
+    unpacks to more was made to fill the memory.
     """
     return max(_FREE, _RATIO * size)
 
@@ -39,8 +39,8 @@ def too_large(path: str | os.PathLike[str], most: int, instead: str) -> str:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Yield the files in `folder` and in the folders in it, in order. Hidden folders and links to folders are
-    left out.
+    """Yield the files in `folder` and its subfolders, sorted by name. Hidden folders and links to folders
+    are left out.
     """
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -51,7 +51,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file, or a link to one, for reading.
 
     Raises:
-        OSError: If it cannot be opened, or is anything else. A FIFO without a writer does not block.
+        OSError: If it cannot be opened, or is not a regular file. A FIFO without a writer does not block.
     """
     name = os.fspath(path)
     mode = Path(path).stat().st_mode
@@ -70,11 +70,12 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_gzip(path: str | os.PathLike[str]) -> bytes:
-    """Return what a gzip file contains.
+    """Return the contents of a gzip file.
 
     Raises:
         OSError: If it cannot be opened.
-        ValueError: If it is damaged, or unpacks to more than `most_unpacked`. The message names the file.
+        ValueError: If it is damaged, or unpacks to more bytes than `most_unpacked` allows. The message names
+            the file.
     """
     with open_regular(path) as packed:
         most = most_unpacked(os.fstat(packed.fileno()).st_size)

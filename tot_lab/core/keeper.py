@@ -1,7 +1,7 @@
 """Runs a program, and ends it with everything that it started. `processes` starts this script.
 
 The keeper ends the program when the process that asked for it is gone, at a limit of wall time, and on
-SIGTERM. It runs nothing foreign itself, so that it can also end a program that is busy in C or ignores
+SIGTERM. It runs no untrusted code itself, so that it can also end a program that is busy in C or ignores
 signals. It imports little, because each call of a tool waits for it.
 """
 
@@ -13,28 +13,28 @@ import sys
 import time
 
 INTERVAL = 1.0
-"""Seconds between two looks at the process that asked."""
+"""Seconds between two checks whether the process that asked for the program is still alive."""
 
 DEVICES = ("null", "zero", "full", "random", "urandom")
 _NEW_MOUNTS, _NEW_SPACES = 0x20000, 0x7C000000  # the latter: UTS, IPC, user, process and network
-_NO_SUID, _NO_DEVICES, _NO_PROGRAMS, _READ_ONLY = 2, 4, 8, 1  # of mount and of mount_setattr
+_NO_SUID, _NO_DEVICES, _NO_PROGRAMS, _READ_ONLY = 2, 4, 8, 1  # flags of mount and of mount_setattr
 _BIND, _PRIVATE, _RECURSIVE = 1 << 12, 1 << 18, 0x8000
 
 
 def main(
     asker: str, wall: str, cpu: str, memory: str, written: str, processes: str, folder: str, *command: str
 ) -> None:
-    """Run `command` and exit as it does.
+    """Run `command` and exit with its status.
 
     Args:
-        asker: Number of the process that asked.
+        asker: Id of the process that asked for the program.
         wall: Limit of wall time in seconds.
-        cpu: Limit of CPU time in seconds. This limit and those after it may be empty.
+        cpu: Limit of CPU time in seconds. This limit and the following ones may be empty, for no limit.
         memory: Limit of memory in bytes.
         written: Limit of the size of each file in bytes.
         processes: Maximum number of processes.
-        folder: `no` to run without isolation, otherwise the only folder in which the program may write; empty
-            for none.
+        folder: `no` to run without isolation, otherwise the only folder in which the program may write. Empty
+            if it may not write at all.
         command: The program and its arguments.
     """
     end = time.monotonic() + float(wall)
@@ -57,9 +57,9 @@ def main(
     program = os.fork()
     if program == 0:
         try:
-            os.setsid()  # it cannot stop the keeper with its process group
+            os.setsid()  # so that a signal to its own process group does not reach the keeper
             if sys.platform == "linux":
-                _libc("prctl", 1, int(_signal.SIGKILL), 0, 0, 0)  # it dies if the keeper is killed
+                _libc("prctl", 1, int(_signal.SIGKILL), 0, 0, 0)  # the program dies if the keeper is killed
             if isolated:
                 hide(folder)
             limit(CPU=cpu, AS=memory, FSIZE=written, NPROC=processes, CORE="0")
@@ -79,7 +79,7 @@ def main(
 
 
 def end_children(program: int) -> None:
-    """Kill the children, and on Linux theirs, which become children of this process."""
+    """Kill the children of this process and, on Linux, their descendants, which become its children."""
     while True:
         try:
             with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123
@@ -110,14 +110,15 @@ def limit(**limits: str) -> None:
             try:
                 resource.setrlimit(kind, (most, most))
             except (OSError, ValueError):
-                if name != "AS":  # macOS has none
+                if name != "AS":  # macOS does not limit memory
                     raise
 
 
 def isolate() -> None:
     """Let the children of this process have their own users, processes, network, IPC and host name.
 
-    Only the own user exists among them, and never as root, so that a program that starts has no capabilities.
+    In their namespace only the user of this process exists, and never as root, so that programs that start
+    there have no capabilities.
     """
     user, group = os.getuid(), os.getgid()
     _libc("unshare", _NEW_SPACES)
@@ -131,7 +132,7 @@ def isolate() -> None:
 
 
 def start_first() -> None:
-    """Start the first process of the namespace. All others in it die with it, and it dies with this one."""
+    """Start the first process of the namespace. It dies with this process, and all others with it."""
     ending, held = os.pipe()
     if os.fork() == 0:
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)

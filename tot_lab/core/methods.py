@@ -1,4 +1,4 @@
-"""The methods of a strategy that other rooms implement and attach (`tot_lab.core.attach`)."""
+"""The methods of a strategy that other subpackages implement and attach (`tot_lab.core.attach`)."""
 
 
 class StrategyMethods:

@@ -1,8 +1,8 @@
 """Namespaces of the package: names that are imported at their first use.
 
-A namespace of a registry group lists the components of the group, including those of installed packages. No
-second list must be kept. A package such as `tl.tools` is a namespace too, to which names of other rooms are
-added.
+A namespace of a registry group lists the components of the group, including those of installed packages, so
+that no second list has to be kept. A package such as `tl.tools` is a namespace too, and other subpackages add
+names to it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Namespace:
         return name.startswith(self._prefix)
 
     def _brought(self) -> dict[str, str]:
-        """Map the class names of installed packages to the names of their components."""
+        """Map the class names of components from installed packages to their component names."""
         if self._group is None:
             return {}
         return {

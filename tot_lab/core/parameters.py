@@ -1,7 +1,7 @@
-"""What settings classes show in help: a signature and a section `Parameters` made from their fields.
+"""The help of settings classes: a signature and a section `Parameters` made from their fields.
 
-Each setting is declared and documented once, as a field with an attribute docstring. Both are made when
-somebody looks at them, since reading sources takes time.
+Each setting is declared and documented once, as a field with an attribute docstring. The signature and the
+section are made on demand, since reading sources takes time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def takes_fields_of(
 ) -> Callable[[Callable[[T, S], None]], Callable[Concatenate[T, P], None]]:
     """Let an `__init__` that receives an object of the dataclass `kind` take the fields of `kind` instead.
 
-    `elsewhere` says where other arguments belong.
+    `elsewhere` maps arguments that it does not take to where they belong, for the error.
     """
 
     def decorate(init: Callable[[T, S], None]) -> Callable[Concatenate[T, P], None]:
@@ -68,7 +68,7 @@ def with_example(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let the error about wrong arguments of a function name the nearest argument, or else show `example`.
 
-    `elsewhere` says where other arguments belong.
+    `elsewhere` maps arguments that it does not take to where they belong, for the error.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -104,7 +104,7 @@ def _wrong_arguments(
 
 
 class ShownSignature:
-    """Attribute `__signature__` of a pydantic model: types without what validates them."""
+    """Attribute `__signature__` of a pydantic model: types without their constraints and validators."""
 
     def __get__(self, instance: object, owner: type[BaseModel]) -> inspect.Signature:
         fields = owner.model_fields.items()
@@ -122,8 +122,8 @@ class ShownSignature:
 class ShownDocstring(str):
     """Attribute `__doc__` of a pydantic model: its docstring with a section `Parameters`.
 
-    It is a text, that of the docstring, because the built-in `help` takes the attribute as it is stored, and
-    then expands its tabs. An empty one takes that of the base class.
+    It is a `str` with the docstring itself, because the built-in `help` reads the stored attribute without
+    `__get__`, and then calls `expandtabs`. An empty docstring is replaced by that of the base class.
     """
 
     __slots__ = ("owner",)
@@ -197,7 +197,7 @@ def type_text(annotation: Any, metadata: Iterable[Any] = (), *, ranges: bool = F
     Args:
         annotation: The annotation.
         metadata: Its constraints.
-        ranges: Whether the text names them, such as `int >= 1 | None`.
+        ranges: Whether the text shows the constraints, as in `int >= 1 | None`.
     """
     if isinstance(annotation, str):
         return annotation
@@ -243,8 +243,8 @@ _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def field_docs(kind: Any) -> dict[str, str]:
-    """Return the attribute docstrings of the fields of a dataclass or pydantic model, those of subclasses
-    before those of their bases.
+    """Return the attribute docstrings of the fields of a dataclass or pydantic model. Those of subclasses
+    take precedence over those of their bases.
 
     They are read from the source on demand. Pydantic's `use_attribute_docstrings` reads them when the class
     is created, which adds 0.3 s to `import tot_lab`. Fields without a docstring or without available source

@@ -1,7 +1,7 @@
 """Reading tables in Parquet, which requires pyarrow (extra `parquet`).
 
-A small file can hold billions of rows, or rows of any size, and nothing in it tells the truth about them. A
-process with limits reads a file first and measures it.
+A small file can hold billions of rows, or rows of any size, and its metadata may be false. Therefore a
+process with limits reads a file first and measures its rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def answer(request):
         return False
     return True
 """)
-"""Returns whether the rows of a file take at most so many bytes."""
+"""Returns whether the rows of a file take at most a given number of bytes."""
 
 
 def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:

@@ -31,13 +31,13 @@ REGISTRY: dict[str, type[Part]] = {}
 
 
 class Alias(NamedTuple):
-    """Another name of settings, whose values may have another form.
+    """Another name of one or several settings. Its values may have another form.
 
     Attributes:
         paths: The paths of the settings, each of which is set.
         convert: Converts the value. Raises ValueError, without the name, for a value it does not accept.
-            `None` means that the value is the same.
-        note: What the difference is, for documentation.
+            `None` means that the value is taken as it is.
+        note: How the value differs from that of the settings, for the documentation.
     """
 
     paths: tuple[str, ...]
@@ -46,7 +46,7 @@ class Alias(NamedTuple):
 
 
 class InvalidSettings(ValueError):
-    """Settings that a model does not accept, in one line. `problems` are those of pydantic, by field."""
+    """Raised for invalid settings. The message is one line. `problems` are pydantic's errors, by field."""
 
     def __init__(self, message: str, problems: Iterable[Any] = ()) -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ class InvalidSettings(ValueError):
 
 
 class PydanticModel(BaseModel):
-    """A pydantic model whose completion in a notebook shows its own names, and whose errors are one line."""
+    """A pydantic model whose completion omits the names of pydantic, and whose errors are one line."""
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
@@ -115,7 +115,7 @@ class PydanticModel(BaseModel):
                 return super().__getattr__(name)
             except AttributeError:
                 if name.startswith("_") or hasattr(type(self), name) or name in type(self).model_fields:
-                    raise  # of a property, or of a part that is not complete
+                    raise  # raised by a property, or by a part that is still being built
             raise AttributeError(f"{_unknown_field(self, name)}.")
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
@@ -143,8 +143,8 @@ class Part(PydanticModel):
     A subclass is registered by its `kind`, by default its class name in snake_case. A subclass whose name
     begins with an underscore, or that sets `kind = ""`, is a base class and not registered. `aliases` are
     further names, such as those of the original paper. They are accepted wherever a kind is, and never
-    written. `setting_aliases` maps such names of settings to the paths of the settings, or to where else the
-    value belongs, such as `tl.Lab(tool_context=…)`. A name in camelCase means that in snake_case.
+    written. `setting_aliases` maps further names of settings to the paths of the settings, or to the place
+    where the value belongs instead, such as `tl.Lab(tool_context=…)`. Names may be written in camelCase.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -210,7 +210,7 @@ class Part(PydanticModel):
 
     @classmethod
     def by_path(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `given` by the paths of the settings, which may have been given by other names.
+        """Return the settings in `given`, which may use aliases, by their paths.
 
         Raises:
             ValueError: If a setting was given by two names, or belongs elsewhere.
@@ -237,9 +237,9 @@ class Part(PydanticModel):
         return settings
 
     def recorded_by(self, schema: int) -> Mapping[str, Any]:
-        """Return settings that journals of `schema` do not hold, with values other than the present defaults.
+        """Return settings that journals of `schema` lack and that need a value other than the default.
 
-        They are what this version must set so that it repeats such a journal.
+        This version sets them so that it repeats such a journal.
         """
         return {}
 
@@ -297,7 +297,7 @@ _STORED: ContextVar[bool] = ContextVar("tot_lab_stored", default=False)
 
 @contextmanager
 def stored_settings() -> Iterator[None]:
-    """Parts built in here were recorded: `are_stored` is true."""
+    """A context in which parts are built from recorded settings, so that `are_stored` is true."""
     token = _STORED.set(True)
     try:
         yield
@@ -306,7 +306,7 @@ def stored_settings() -> Iterator[None]:
 
 
 def are_stored() -> bool:
-    """Whether the settings being read were recorded. A rule that is younger than they are does not apply."""
+    """Whether the settings being read come from a record. Newer validation rules do not apply to them."""
     return _STORED.get()
 
 
@@ -332,7 +332,7 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
     if isinstance(kind, str) and kind and kind not in REGISTRY:
         found = find(kind)
         if found is None:
-            import_parts()  # for further names
+            import_parts()  # so that their aliases are known, and the error lists all names
         if found is not None and kind not in REGISTRY:
             raise ValueError(
                 f"the kind {kind!r} should come from {found.source}, which has no such part: no "
@@ -366,7 +366,7 @@ def _home(part: type[Part]) -> str:
 
 
 def _known_name(part: type[Part], name: str) -> str:
-    """The setting or alias that `name` means: itself, or its form in snake_case."""
+    """The setting or alias that `name` means: `name` itself, or `name` in snake_case."""
     known = {*part.model_fields, *part.setting_aliases}
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return snake if name not in known and snake in known else name
@@ -382,7 +382,7 @@ def _unknown_field(part: BaseModel | type[BaseModel], name: str) -> str:
 
 
 def _as_passed(part: BaseModel | type[BaseModel], path: str) -> str:
-    """The path of a setting, and how it is passed if it is one of a part of `part`."""
+    """The path of a setting, and how it is passed if it belongs to a part inside `part`."""
     head, _, name = path.partition(".")
     kind = part if isinstance(part, type) else type(part)
     if head not in kind.model_fields:
@@ -408,7 +408,7 @@ def _setting_paths(part: BaseModel | type[BaseModel]) -> dict[str, list[str]]:
 
 
 def _without_branches(problems: Iterable[Any]) -> list[Any]:
-    """One problem for a value that fits no branch of a union, in place of one for each branch."""
+    """Merge the errors for a value that fits no branch of a union, one for each branch, into one error."""
     found: list[Any] = []
     for problem in problems:
         field, *branch = problem["loc"] or ("",)
@@ -427,7 +427,7 @@ _TYPES = ("str", "int", "float", "bool")
 
 
 def _described(model: type[BaseModel], problem: Any) -> str:
-    """A problem of pydantic in words, with the path of its setting."""
+    """An error of pydantic in words, with the path of its setting."""
     path, text = ".".join(map(str, problem["loc"])), problem["msg"]
     where = ".".join(filter(None, [model.__name__, path]))
     if problem["type"] == "extra_forbidden" and path in problem["loc"]:
@@ -477,13 +477,13 @@ def _fields_for(model: type[BaseModel], value: Any) -> list[str]:
 
 
 def _a(part: type[Part]) -> str:
-    """What a part is, such as "a Proposer": the class below `Part` that it is one of."""
+    """The kind of a part with its article, such as "a Proposer": its base class directly below `Part`."""
     base = next(one for one in reversed(part.__mro__) if issubclass(one, Part) and one is not Part)
     return f"{'an' if base.__name__[0] in 'AEIOU' else 'a'} {base.__name__}"
 
 
 def _by_head(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings inside of others, by the first name of their paths and by the rest."""
+    """The settings of inner parts, by the first name of their paths and then by the rest of the path."""
     inside: dict[str, dict[str, Any]] = {}
     for path, value in given.items():
         head, dot, rest = path.partition(".")
@@ -493,7 +493,7 @@ def _by_head(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _expect_no_other(head: str, inner: Any, changes: Mapping[str, Any]) -> None:
-    """Raise ValueError if `inner`, the value of the setting `head`, was given other values than `changes`."""
+    """Raise ValueError if `inner`, the part `head`, was given other values for settings in `changes`."""
     if not isinstance(inner, Part):
         return
     for name in inner.model_fields_set.intersection(changes):
@@ -504,7 +504,7 @@ def _expect_no_other(head: str, inner: Any, changes: Mapping[str, Any]) -> None:
 
 
 def _changed(part: Part | type[Part], head: str, value: Any, changes: dict[str, Any]) -> Any:
-    """The setting `head` of `part`, which is `value`, with `changes` by their paths below it."""
+    """Return `value`, the setting `head` of `part`, with `changes`, whose paths begin below `head`."""
     try:
         if isinstance(value, Part):
             return value.with_(changes)
@@ -566,7 +566,7 @@ class UserFunction(Part):
         """Wrap `function`."""
         try:
             source = _source_of(function)
-        except (OSError, TypeError, IndexError, UnicodeError):  # the last two: the file has changed
+        except (OSError, TypeError, IndexError, UnicodeError):  # the last two: the file was changed
             source = ""
         made = cls(
             module=getattr(function, "__module__", None) or "",
@@ -595,7 +595,8 @@ class UserFunction(Part):
         return frozenset(inspect.signature(self._function).parameters) if self._function else frozenset()
 
     def expect_arguments(self, what: str, count: int, forms: str) -> None:
-        """Check that the function can be called with `count` arguments. One loaded from a file is accepted.
+        """Check that the function can be called with `count` arguments. A function loaded from a file is not
+        checked.
 
         Args:
             what: What the function is, such as `evaluator`.
@@ -609,7 +610,7 @@ class UserFunction(Part):
             return
         try:
             signature = inspect.signature(self._function)
-        except ValueError:  # a built-in function without one
+        except ValueError:  # a built-in function without a signature
             return
         try:
             signature.bind(*range(count))
@@ -649,7 +650,7 @@ class UserFunction(Part):
 def _source_of(function: Callable[..., Any]) -> str:
     """Return the source of a function, with the plain values of its defaults.
 
-    The lines of a lambda may hold other lambdas, so only its own text is taken from them.
+    The lines of a lambda may contain other lambdas, so only the text of this one is returned.
     """
     code: Any = getattr(function, "__code__", None)
     spans = [span for span in code.co_positions() if span[3]] if code and code.co_name == "<lambda>" else []

@@ -17,13 +17,14 @@ from tot_lab.core.parts import PydanticModel
 from tot_lab.core.tools import ToolSpec, tool_name
 
 SECRETS = "secrets"
-"""A tool with effects receives no secret in its arguments, such as a key of a model or a password of the
-environment, unless `allow` of the lab's policy holds this name. Such a call fails, and nothing leaves.
+"""A tool with effects receives no secret in its arguments, such as the key of a model or a password in the
+environment, unless `allow` of the lab's policy holds this name. A call with a secret fails without running
+the tool.
 """
 
 
 class EffectPolicy(PydanticModel):
-    """Which effects tools may have."""
+    """The effects that tools may have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     mode: Literal["deny_all", "allow_list", "allow_all"] = "allow_list"

@@ -1,9 +1,9 @@
-"""Processes for code, patterns and expressions that a model or a stranger wrote. Each can be killed.
+"""Processes for code, patterns and expressions from a model or an untrusted file. Each can be killed.
 
 A keeper (`keeper.py`) starts each of them and ends it, at the latest about a second after this process has
-died. The kernel sets the limits before anything foreign runs, so that it cannot lift them. Where it can be
-isolated (`can_isolate`) a process has no network, sees no other process, writes nowhere but in its folder,
-and nothing that it starts outlives it.
+died. The kernel sets the limits before any untrusted code runs, so that the code cannot lift them. Where
+isolation is possible (`can_isolate`), a process has no network, sees no other process, writes nowhere but in
+its folder, and nothing that it starts outlives it.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Worker:
             line = process.stdout.readline()
         except OSError:
             line = ""
-        except BaseException:  # an interrupt; the reply would answer the next request
+        except BaseException:  # an interrupt; the late reply would be read as that to the next request
             self._end()
             raise
         finally:
@@ -204,7 +204,7 @@ def answer(request):
 
 
 def found_in(pattern: str, texts: Sequence[str], seconds: float) -> list[bool]:
-    """Return which of `texts` hold a match of `pattern`.
+    """Return for each of `texts` whether it holds a match of `pattern`.
 
     A pattern of ten characters can keep Python's `re` busy for years, and a thread cannot be stopped.
 
@@ -228,8 +228,8 @@ def passes_tests(programs: Sequence[str], tests: str, seconds: int) -> bool:
     """Run the first of `programs` that is valid Python, and then `tests`, in a new process.
 
     Returns:
-        Whether both ended without an exception, also `SystemExit`, within `seconds` of CPU time, `WALL` times
-        as much wall time, and 1 GB of memory.
+        Whether both ended without an exception, `SystemExit` included, within `seconds` of CPU time, `WALL`
+        times as much wall time, and 1 GB of memory.
 
     Raises:
         Failed: If the process cannot start.
@@ -318,14 +318,15 @@ def kept(
     limits: Sequence[int] = (),
     folder: Path | str | None = None,
 ) -> list[str]:
-    """Return the command that runs `command` under the keeper. Start it as a session, and end it with `end`.
+    """Return the command that runs `command` under the keeper. Start it in a new session, and end it with
+    `end`.
 
     Args:
         command: A program and its arguments.
         wall: Limit of wall time in seconds.
         limits: CPU seconds, bytes of memory, bytes of a file and processes.
-        folder: The only folder in which an isolated program may write, `""` for none. `None` does not isolate
-            it.
+        folder: The only folder in which an isolated program may write. `""` allows no writing, and `None`
+            runs the program without isolation.
     """
     if os.name != "posix":
         return command
@@ -345,7 +346,7 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 async def end_async(process: asyncio.subprocess.Process) -> None:
-    """As `end`, for a process of asyncio. The keeper gets its signal even if this task is cancelled."""
+    """Like `end`, for a process of asyncio. The keeper is signalled even if this task is cancelled."""
     with suppress(ProcessLookupError):
         process.terminate()
     await asyncio.shield(_until_ended(process))
@@ -361,7 +362,7 @@ async def _until_ended(process: asyncio.subprocess.Process) -> None:
 
 
 def kill_group(group: int) -> None:
-    """Kill the keeper of a process, and those of its group. `end` has asked it to end them before."""
+    """Kill the keeper of a process with its process group. `end` asks the keeper to end its program first."""
     with suppress(ProcessLookupError, PermissionError):  # all have ended; macOS raises the latter for zombies
         if os.name == "posix":
             os.killpg(group, signal.SIGKILL)

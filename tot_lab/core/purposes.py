@@ -20,11 +20,11 @@ ROLES = {
 a colon, such as `evaluate:rubric`."""
 
 UNINSTRUCTED = frozenset({"reward"})
-"""Purposes of calls that have the form that a model was trained on. A run adds no instructions to them,
-neither the system prompt of the task nor a thinking level."""
+"""Purposes of calls whose messages must keep the form that a model was trained on. A run adds no instructions
+to them, neither the system prompt of the task nor a thinking level."""
 
 OTHER = "other"
-"""The role of calls whose purpose belongs to none of `ROLES`, where calls are counted by role."""
+"""The role of calls with any other purpose, in counts by role."""
 
 _ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
 

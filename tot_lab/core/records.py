@@ -75,7 +75,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
         score: 0 to 1. `None` if no sample could be read.
         raw: The combined samples in the evaluator's own units, before normalising.
         samples: Each sample as it was read, `None` for an unreadable one.
-        by: What evaluated it: value, parts, vote, joint, logprob, root, domain, or the name of a function.
+        by: The evaluator: value, parts, vote, joint, logprob, root, domain, or the name of a function.
     """
 
     id: str
@@ -86,7 +86,7 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="decided"):
-    """A decision about a thought, and the rule behind it. `other` is the thought it was merged with."""
+    """A decision about a thought, and the rule behind it. `other` is the thought into which it was merged."""
 
     id: str
     what: Decision
@@ -103,7 +103,7 @@ class Note(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="note"
 
     Attributes:
         name: Its name.
-        at: The thought that it is about.
+        at: The thought to which it belongs.
         data: Its data.
         fallback: Whether it reports a result that replaces a requested one. The recorder logs such a note and
             records it without this flag.
@@ -116,7 +116,7 @@ class Note(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="note"
 
 
 def call_failed(at: str, purpose: str, error: str, **more: Any) -> Note:
-    """The note that a call got no reply, and that the strategy goes on without one."""
+    """Return the note which records that a call failed, and that the strategy continues without its reply."""
     return Note("call.failed", at, {"kind": purpose, "error": error, **more}, fallback=True)
 
 
@@ -140,14 +140,14 @@ class Ended(
 
 Event: TypeAlias = Thought | Scored | Decided | Note
 EVENTS = (Thought, Scored, Decided, Note)
-"""The records that a strategy may yield itself."""
+"""The records that a strategy may yield itself. The driver makes the others."""
 
 Record: TypeAlias = Thought | Scored | Decided | Note | Call | Reply | Ended
 """All record types."""
 
 Position: TypeAlias = tuple[int, ...]
-"""Where in the program a record was made: (step, branch, step, …). Sorting by position gives the order in
-which the records would have been made one call at a time."""
+"""The place in the program where a record was made: (step, branch, step, …). Sorting by position gives the
+order in which a run would make the records if it made one call at a time."""
 
 _FIRST: tuple[Position, ...] = tuple(zip(range(4096)))
 
@@ -155,7 +155,7 @@ _FIRST: tuple[Position, ...] = tuple(zip(range(4096)))
 def positions() -> Iterator[Position]:
     """Yield the positions in a program without branches: `(0,)`, `(1,)`, and so on.
 
-    All runs share the first ones, since a position takes as much time and memory as a record.
+    All runs share the objects of the first positions, since each takes as much time and memory as a record.
     """
     return chain(_FIRST, zip(count(len(_FIRST))))
 
@@ -171,7 +171,7 @@ STOP_CODES = {
     "cancelled": "was cancelled",
     "error": "failed with an error",
 }
-"""Why a run can end, and what it means. NAME is the limit or budget that was reached."""
+"""The codes for why a run ended, and their meanings. NAME is the limit or budget that was reached."""
 
 
 def is_stop_code(stop: str) -> bool:
@@ -196,9 +196,9 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         t: Seconds since the run began.
         e: The record.
         paid: USD really paid for this reply, failed tries included: 0.0 if it came from a cache or a journal,
-            `None` if the price is not known. Under a limit on spending, a try that reports nothing counts
-            what was reserved for it.
-        like: Which text is left out in a file, which holds it already; see `tot_lab.record.journal`.
+            `None` if the price is not known. Under a limit on spending, a try without reported usage
+            counts what was reserved for it.
+        like: Which text the file omits because an earlier line holds it; see `tot_lab.record.journal`.
     """
 
     p: Position
@@ -213,12 +213,12 @@ _UNUSED = Reply()
 
 
 def usage_noted(reply: Reply) -> dict[str, Any]:
-    """Return the data of a note `call.retried` about what a failed try used."""
+    """Return the usage of a failed try as data for a note `call.retried`."""
     return {name: value for name in _USAGE if (value := getattr(reply, name)) != getattr(_UNUSED, name)}
 
 
 def failed_tries(lines: Iterable[Line]) -> dict[Position, list[Reply]]:
-    """Return what the failed tries of each call used, as replies with an error, by its position."""
+    """Return the usage of failed tries, each as a reply with an error, by the position of their call."""
     tries: dict[Position, list[Reply]] = {}
     for line in lines:
         note = line.e
@@ -228,14 +228,14 @@ def failed_tries(lines: Iterable[Line]) -> dict[Position, list[Reply]]:
 
 
 RESUMED = "run.resumed"
-"""Name of the note beside the first record after those of a journal that a resumed run has repeated. Its
-`paid` is what the journal had paid for calls that are made once more.
+"""Name of the note that a resumed run makes after it has repeated the records of its journal. The `paid` of
+the note is what the journal had paid for calls that are made again.
 """
 
 
 def payments(lines: Iterable[Line]) -> float:
-    """Return the USD that `lines` have paid, as far as it is known. A call without a reply may have been
-    charged; its notes say how much that can be.
+    """Return the USD paid in `lines`. A reply of unknown price, and a call without a reply, count the most
+    that they can have cost, which their notes state.
     """
     paid, unanswered = list[float](), dict[Position, float]()
     for line in lines:
@@ -253,7 +253,7 @@ def payments(lines: Iterable[Line]) -> float:
 
 
 def failed_try(data: dict[str, Any]) -> Reply:
-    """Return what the failed try used that a note `call.retried` describes, as a reply with an error."""
+    """Return the usage of the failed try that a note `call.retried` describes, as a reply with an error."""
     return Reply(error=str(data.get("error", "")), **{name: data[name] for name in _USAGE if name in data})
 
 

@@ -8,7 +8,7 @@ components in its metadata, as entry points of the group `tot_lab.GROUP`:
 
 Built-in names take precedence, so no package can replace them. A broken package affects only users of its
 components, and the error names the package. A file that names a component may cause an installed package to
-be imported, but cannot bring code of its own.
+be imported, but cannot contain code itself.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "bbh": "tot_lab.domains.formats:bbh",
         "strategyqa": "tot_lab.domains.formats:strategyqa",
     },
-    "task_sources": {  # what makes tasks of an object, by the package of its class
+    "task_sources": {  # functions that make tasks of an object, by the package of its class
         "inspect_ai": "tot_lab.interop.inspect_tasks:tasks_of",
     },
     "importers": {
@@ -211,7 +211,7 @@ model receives the rest of the name.
 """
 
 AXES = ("proposers", "evaluators", "searches", "answers")
-"""The groups of the values of a tree search."""
+"""The groups of the parts that make up a tree search."""
 
 GROUPS = tuple(BUILT_IN)
 """The groups of components."""
@@ -235,7 +235,7 @@ def built_in(group: str) -> dict[str, Any]:
 
 
 def import_parts() -> None:
-    """Import the built-in components that are parts, so that their further names are known too."""
+    """Import the built-in components that are parts, so that their aliases are known too."""
     for group in ("strategies", *AXES, "domains", "models"):
         built_in(group)
 

@@ -2,7 +2,8 @@
 
 Text from outside that may contain a key passes through here before it is recorded or shown. Errors and tool
 results lose everything that looks like a secret (`scrubbed`). Successful replies are data, and lose only long
-keys (`without_keys`). Both find a secret as it is, and as URLs, JSON, base64 and hexadecimal digits write it.
+keys (`without_keys`). Both find a secret as it is, and encoded for URLs, in JSON, in base64 or in hexadecimal
+digits.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ def secrets_in_environment() -> list[str]:
 
 
 def scrubbed(text: str, *keys: str) -> str:
-    """Remove `keys` and all secrets of the environment from `text`, including one that is truncated at its
-    end or before a final ellipsis.
+    """Remove `keys` and all secrets of the environment from `text`, also a secret that is truncated at the
+    end of the text or before a final ellipsis.
     """
     end = "…" if text.endswith("…") else ""
     text = text.removesuffix(end)
@@ -96,9 +97,9 @@ def _long_keys(keys: tuple[str, ...], environment: tuple[str, ...]) -> tuple[str
 
 
 def holds_secret(text: str, *keys: str) -> bool:
-    """Whether `text` holds one of `keys` or a secret of the environment, however URLs, JSON, base64 or
-    hexadecimal digits write it. A long one is also found in other capitals and with other signs between its
-    letters, and if one of its halves is long, the half is enough. A cipher is not seen through.
+    """Whether `text` holds one of `keys` or a secret of the environment, also encoded for URLs, in JSON, in
+    base64 or in hexadecimal digits. A long secret is also found in other case and with other punctuation, and
+    one half of it is enough if the half is long. Ciphers are not recognised.
     """
     secrets = [
         key for key in (*keys, *secrets_in_environment()) if len(key) >= SHORTEST and not _is_path(key)
@@ -116,7 +117,7 @@ def holds_secret(text: str, *keys: str) -> bool:
 
 
 def _parts_that_tell(secret: str) -> Iterator[str]:
-    """Yield what may not be found in a text, whatever signs and capitals it is written with."""
+    """Yield the parts of a secret that reveal it, whatever their case and punctuation."""
     middle = len(secret) // 2
     halves = (secret[:middle], secret[middle:]) if middle >= LONG else ()
     return (part for part in (secret, *halves) if len(_bare(part)) >= LONG)
@@ -127,11 +128,11 @@ def _bare(text: str) -> str:
 
 
 _SIGNS = re.compile(r"[\W_]+")
-_DECODED = 3  # times that a text may be encoded for a URL
+_DECODED = 3  # how many times a text may be encoded for a URL
 
 
 def without_keys(text: str, keys: Sequence[str]) -> str:
-    """Remove `keys` from `text`, however a URL, JSON, base64 or hexadecimal digits write them."""
+    """Remove `keys` from `text`, also encoded for URLs, in JSON, in base64 or in hexadecimal digits."""
     for form in forms_of(tuple(keys)):
         if form.rare in text:
             text = form.pattern.sub(HIDDEN, text)
@@ -139,7 +140,7 @@ def without_keys(text: str, keys: Sequence[str]) -> str:
 
 
 class Form(NamedTuple):
-    """A way of writing a secret. Texts that match `pattern` contain `rare`, which is found much faster."""
+    """A way of writing a secret. Every match of `pattern` contains `rare`, a text that is faster to find."""
 
     rare: str
     pattern: re.Pattern[str]
@@ -156,7 +157,7 @@ def forms_of(keys: tuple[str, ...]) -> tuple[Form, ...]:
     return tuple(forms)
 
 
-_ENCODED = re.compile(r"[^A-Za-z0-9_.~-]+")  # URLs and JSON leave the others as they are
+_ENCODED = re.compile(r"[^A-Za-z0-9_.~-]+")  # URLs and JSON leave all other characters as they are
 
 
 def _parts(key: str) -> list[str]:
@@ -176,7 +177,9 @@ def _written(part: str) -> str:
 
 
 def _as_digits(key: str) -> list[str]:
-    """Return `key` in hexadecimal digits and in base64, of which a part is the same in any longer text."""
+    """Return `key` in hexadecimal digits, and the parts of its base64 that are the same inside any longer
+    text.
+    """
     if len(key) < SHORTEST:
         return []
     data = key.encode(errors="replace")

@@ -27,7 +27,7 @@ class Strategy(StrategyMethods, Part):
         return type(self).scale or None
 
     def at_scale(self, scale: int | None) -> Self:
-        """This strategy with its setting of scale at `scale`."""
+        """This strategy with `scale` as the value of the setting that scales it (`scale_setting`)."""
         path = self.scale_setting()
         return self if path is None else self.with_({path: scale})
 
@@ -39,14 +39,14 @@ class Strategy(StrategyMethods, Part):
         """
         raise NotImplementedError(f"the strategy {self.kind!r} has no think")
 
-    if not TYPE_CHECKING:  # which would accept any attribute
+    if not TYPE_CHECKING:  # type checkers would accept any attribute
 
         def __getattr__(self, name):
             if name in ("run", "invoke", "solve"):
                 raise AttributeError(f"A strategy has no {name!r}. Use await lab.run(strategy, task).")
             return super().__getattr__(name)
 
-    if TYPE_CHECKING:  # attached by the room `lab`
+    if TYPE_CHECKING:  # attached by `tot_lab.lab`
 
         def preview(self, task: Task) -> str:
             """Return the first prompt of each purpose that this strategy sends, without a model."""
@@ -92,7 +92,7 @@ class Prompting(Strategy):
     """The most tokens of a reply. `None` means the model's default."""
 
     seed: int | None = None
-    """Sampling seed; the provider is sent this plus the sample index. `None` sends none."""
+    """Sampling seed. The provider receives `seed` plus the sample index. `None` sends no seed."""
 
     def call(
         self,

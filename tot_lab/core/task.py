@@ -1,7 +1,7 @@
 """Tasks, the domains that they belong to, and answers.
 
-A domain contains what a search needs to know about a family of tasks, and nothing about how to search. A path
-is the list of thoughts from the first step to a node; the root is not a step.
+A domain contains the knowledge about a family of tasks that a search needs, and nothing about how to search.
+A path is the list of thoughts from the first step to a node; the root is not a step.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Prompts:
 
 
 class Readers:
-    """How replies are read. `None` means that a reply could not be read.
+    """The readers of a domain, which read replies. `None` means that a reply could not be read.
 
     Attributes:
         value_labels: Labels that an evaluator answers with, and their values in the domain's own units. Empty
@@ -146,7 +146,7 @@ class Readers:
         return read_label(text, self.value_labels) if self.value_labels else read_score(text)
 
     def read_part(self, text: str) -> float | None:
-        """The value that a reply about one part of a state gives it, in the same units."""
+        """The value that a reply about one part of a state states, in the units of `read_value`."""
         return self.read_value(text)
 
     def join_parts(self, scores: Sequence[float]) -> float:
@@ -167,9 +167,9 @@ class Readers:
         return read_choice(text, count)
 
     def read_joint(self, text: str, names: Sequence[str]) -> list[float | None]:
-        """The scores from 0 to 1, out of one reply, of the candidates with these texts.
+        """The scores from 0 to 1 that one reply gives the candidates with these texts.
 
-        `None` for each that is missing.
+        The score of a candidate that is missing is `None`.
         """
         return read_scores(text, names)
 
@@ -179,7 +179,9 @@ class Readers:
 
 
 class Rules:
-    """When two paths reach the same state, when a path is complete, and how an answer is found and graded."""
+    """The rules of a domain: when two paths reach the same state, when a path is complete, and how an answer
+    is found and graded.
+    """
 
     kind: ClassVar[str]
 
@@ -190,7 +192,7 @@ class Rules:
     def complete(self, task: Task, path: Path) -> bool | None:
         """Whether `path` needs no further step. `None` if the domain cannot tell.
 
-        A domain without a `complete` of its own leaves it to `states_answer`.
+        If a domain does not override `complete`, `states_answer` decides.
         """
         return None
 
@@ -200,7 +202,7 @@ class Rules:
 
     @property
     def is_text(self) -> bool:
-        """Whether the domain has no `complete` of its own, so that the text of a path tells its end."""
+        """Whether the domain does not override `complete`, so that only the text of a path shows its end."""
         return type(self).complete is Rules.complete
 
     def state(self, task: Task, path: Path) -> Hashable | None:
@@ -237,15 +239,15 @@ class Rules:
         return None
 
     def why_ungraded(self, task: Task) -> str:
-        """Why answers to `task` are not graded although their reference or their grading is known, and what
-        would grade them. "" without such a reason.
+        """Why answers to `task` are not graded although their reference or their grading is known, and how
+        they could be graded. Empty without such a reason.
         """
         lacks = task.reference is not None and type(self).grade is Rules.grade
         return f"the domain {self.kind!r} has no grade" if lacks else ""
 
     def credit(self, task: Task, answer: str) -> float | None:
-        """Partial credit for `answer`, from 0 to 1, which never counts as solved. `None` without any
-        besides `grade`.
+        """Partial credit for `answer`, from 0 to 1, which never counts as solved. `None` if there is
+        no partial credit besides `grade`.
         """
         return None
 
@@ -296,7 +298,7 @@ def _checked(method: Callable[..., Any], returns: str) -> Callable[..., Any]:
 
 
 class Domain(Prompts, Readers, Rules, Part):
-    """What a search needs to know about a family of tasks. The defaults suit any question.
+    """The knowledge about a family of tasks that a search needs. The defaults suit any question.
 
     Methods may not do I/O or keep state. They are also used to inspect finished runs, and the path of a
     baseline is a single whole reply: methods must accept any text, and may not raise.
@@ -346,7 +348,7 @@ class Domain(Prompts, Readers, Rules, Part):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a strategy returns.
+    """The result of a strategy.
 
     Attributes:
         text: The answer. Empty if there is none.
@@ -372,26 +374,27 @@ _Text = Annotated[str, AfterValidator(_encodable)]
 
 
 class LabContext(PydanticModel):
-    """What a lab says about its model and about who uses it, for strategies to read."""
+    """Facts about a lab, its model and its user that strategies may read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     profile: str | None = None
     """Tier of the model: `local`, `mid`, `large` or `frontier`. `None` if the lab has none."""
 
     result_characters: Annotated[int, Field(ge=1)] = 4_000
-    """Characters of a tool's result that the model of this tier is shown."""
+    """Maximum number of characters of a tool's result that the model is shown."""
 
     transform_result: UserFunction | None = None
-    """Function `(tool, result) -> text` that makes what the model is shown of a tool's result."""
+    """Function `(tool, result) -> text` that returns the text which the model is shown for a tool's result.
+    """
 
     history_tokens: Annotated[int, Field(ge=0)] = 1_000
-    """Tokens of earlier turns above which a history of this tier is condensed."""
+    """Tokens of earlier turns above which the history is condensed."""
 
     agent_id: str = ""
-    """For whom the lab works."""
+    """Id of the agent for which the lab works."""
 
     session_id: str = ""
-    """In which session it works."""
+    """Id of the session in which the lab works."""
 
 
 def make_task(kind: str, *given: Any, **settings: Any) -> Task:
@@ -424,8 +427,9 @@ class Task(PydanticModel):
     """Steps taken before the strategy's root. Every path that a domain receives begins with them."""
 
     system_prompt: _Text = ""
-    """System text before every model call of a run on this task, whatever the strategy. Calls of a reward
-    model do not have it; see `RewardModel(system=…)`."""
+    """System prompt of every model call of a run on this task, whatever the strategy. Calls of a reward model
+    do not have it; see `RewardModel(system=…)`.
+    """
 
     reference: Any = None
     """Ground truth. It is removed before a strategy receives the task."""
@@ -447,15 +451,15 @@ class Task(PydanticModel):
         return self if self.reference is None else self.model_copy(update={"reference": None})
 
     def with_context(self, *sections: str) -> Task:
-        """The task with `sections` after its context. Empty ones are left out."""
+        """The task with `sections` after its context. Empty sections are left out."""
         return self.model_copy(update={"context": "\n\n".join(filter(None, [self.context, *sections]))})
 
     def path(self, texts: Path) -> list[str]:
-        """The path of a strategy's own thoughts as domains receive it: with the earlier steps before it."""
+        """The path that domains receive: the earlier steps, then `texts`, the thoughts of the strategy."""
         return [*self.steps, *texts]
 
     def without_steps(self) -> Task:
-        """The task as a user's evaluator function receives it, whose paths are whole."""
+        """The task as a user's evaluator function receives it: without `steps`, since its paths hold them."""
         return self.model_copy(update={"steps": ()}) if self.steps else self
 
     def answer_prompt(self, reasoning: bool) -> str:

@@ -31,7 +31,7 @@ E = TypeVar("E", bound=Event)
 
 
 class Budget(PydanticModel):
-    """Limits on what a run, or a part of one, may use. `None` means no limit.
+    """Limits on the usage of a run, or of a part of it. `None` means no limit.
 
     A call is admitted or refused before it is made:
 
@@ -44,12 +44,13 @@ class Budget(PydanticModel):
       are known if the endpoint reports them. A function used as a model has no price. A call without
       `max_tokens` reserves the model's longest reply while that fits, and joins the ramp otherwise.
     - Usage that the model does not report is estimated from the texts, and priced if the price is known.
-    - Failed tries of a call count as well: what they report, or else their reservation. Requests that were
-      refused (4xx but 408, 503, no connection) cost nothing. A call is not tried again if that would exceed
-      the limit. `calls` counts no retries. Failed tries are part of the journal, so a replay or a resumed run
-      counts them again. They are not part of the cache, so a rerun from the cache may admit more calls.
+    - Failed tries of a call count as well, with their reported usage or else their reservation. Requests that
+      were refused (HTTP 4xx except 408, HTTP 503, or no connection) cost nothing. A call is not tried again
+      if that would exceed the limit. `calls` does not count retries. Failed tries are part of the journal, so
+      a replay or a resumed run counts them again. They are not part of the cache, so a rerun from the cache
+      may admit more calls.
     - Each sample of a request for several counts the prompt, as if it had been requested alone.
-    - Usage that cannot be true (negative, not a number, absurdly large) counts as unknown. Such a call uses
+    - Impossible usage (negative, not a number, absurdly large) counts as unknown. Such a call uses
       up its whole reservation, or everything that is left if nothing is known yet. `Reply.reported_usage`
       holds the reported values.
     - `seconds` also cancels the calls in flight. They count as calls, but what they can have used counts only
@@ -64,7 +65,7 @@ class Budget(PydanticModel):
         **dict.fromkeys(("minutes", "time", "timeout"), "seconds"),
         **dict.fromkeys(("cost", "dollars"), "usd"),
     }
-    """What other names of a limit mean. They are not accepted."""
+    """The limits that other names mean. The names are not accepted, but errors suggest the limit."""
 
     calls: Annotated[int, Field(ge=0)] | None = None
     """Model calls."""
@@ -79,7 +80,7 @@ class Budget(PydanticModel):
     """Input and output tokens of all calls."""
 
     usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """What the calls would cost in USD if each were paid, cached replies included and failed tries too."""
+    """Cost of all calls in USD, with cached replies at their price, and with failed tries."""
 
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """Wall time."""
@@ -98,7 +99,7 @@ class Slots(NamedTuple):
     """A limit on the calls in flight that all runs of a process share, whichever models they call.
 
     Attributes:
-        name: Calls with equal slots share them.
+        name: Calls whose slots have the same name and number share one limit.
         number: The most calls in flight.
     """
 
@@ -107,7 +108,7 @@ class Slots(NamedTuple):
 
 
 class WithBudget(NamedTuple):
-    """A branch with limits of its own. See `with_budget` and `with_timeout`."""
+    """A branch with its own limits. See `with_budget` and `with_timeout`."""
 
     budget: Budget
     thinking: Thinking[Any]
@@ -122,8 +123,8 @@ class Effect(NamedTuple):
 
     Attributes:
         call: The call, made by `core.tools.function_call`.
-        carry_out: Returns the text of the reply. An exception becomes the reply's error. It is not called if
-            the journal already holds the reply. A function that is not async runs in a thread.
+        carry_out: Returns the text of the reply. An exception becomes the reply's error. `carry_out` is not
+            called if the journal already holds the reply. A function that is not async runs in a thread.
     """
 
     call: Call
@@ -131,10 +132,10 @@ class Effect(NamedTuple):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request to whoever carries the strategy out, rather than to a model.
+    """A request to the driver that runs the strategy, rather than to a model.
 
     Attributes:
-        recorded: Whether the request and its answer are recorded. Otherwise it has no place in the record.
+        recorded: Whether the request and its answer are recorded. Otherwise it leaves no trace in the record.
     """
 
     recorded: ClassVar[bool] = False
@@ -160,13 +161,13 @@ class RandomNumbers(Request, frozen=True):
     """A request for random numbers. The strategy receives a `random.Random`.
 
     Its seed follows from the fields and the repeat of the run. A rerun, a replay and a resumed run therefore
-    draw the same numbers, and every repeat draws others. The request has no place in the record.
+    draw the same numbers, and every repeat draws others. The request itself is not recorded.
 
     Attributes:
         task: The problem, as text.
-        purpose: What the numbers are for. Different purposes draw independent numbers.
-        attempt: The attempts that the strategy is part of (`resample`). As for calls, these make the
-            difference, and not the node.
+        purpose: The purpose of the numbers. Different purposes draw independent numbers.
+        attempt: The attempts that the strategy is part of (`resample`). As for calls, different attempts get
+            different numbers, and different nodes do not.
     """
 
     task: str
@@ -180,10 +181,10 @@ class RandomNumbers(Request, frozen=True):
 
 
 class Acts(Request, frozen=True):
-    """A request for what a person changes in a search. The strategy receives `None`, or a generator.
+    """A request for the acts of a person on a search. The strategy receives `None`, or a generator.
 
     The generator yields the events of the changes, adds them to `tree`, and returns a list of `Change`. The
-    strategy runs it with `yield from`, so that whatever wraps the strategy sees these events like all others.
+    strategy runs it with `yield from`, so that wrappers of the strategy see these events like all others.
 
     Attributes:
         at: The thought that the search starts from.
@@ -209,12 +210,12 @@ def _as_it_is(call: Call) -> Call:
 class SampleCounter:
     """Gives the thoughts of one search their sample indices. A search receives it for `Samples`.
 
-    Equal requests for several thoughts, and further expansions of one thought, continue one another, so that
-    each gets samples of its own. At temperature 0 all samples are equal, and equal requests share them.
+    Equal requests, for several thoughts or for further expansions of one, take successive indices, so that
+    each gets its own samples. At temperature 0 all samples are equal, and equal requests share them.
 
     Args:
         recorded: Calls of an earlier record of the search, in program order. The same calls get the same
-            indices again, and no other call does.
+            indices again, and no other call gets these.
         by_thought: Whether equal requests share their samples at every temperature, as in journals before
             schema 4.
         made: As in `Samples`.
@@ -242,7 +243,7 @@ class SampleCounter:
         """Reserve `count` samples of `call`, and return a call for each.
 
         A proposer takes its samples before it makes a call, so that they are numbered in the order of the
-        picks. Numbers that it does not use stay free.
+        picks. Indices that it does not use are not given to others.
         """
         owner, texts = (call.node, call.purpose), _texts_of(call)
         recorded = self._recorded.get((owner, texts), ())
@@ -267,11 +268,11 @@ def _numbered(call: Call, recorded: deque[int] | tuple[()], reserved: range) -> 
 class Samples(Request, frozen=True):
     """A request for the sample indices of a search. The strategy receives a `SampleCounter`.
 
-    In a branch of a run it knows the indices of that run, so that a thought keeps its samples when another
-    one is edited.
+    In a branch of a run the counter knows the indices of that run, so that a thought keeps its samples when
+    another thought is edited.
 
     Attributes:
-        made: Returns a call of the search with what the run adds to it.
+        made: Returns a call of the search with the settings that the run adds to it.
         steerable: Whether the search takes the changes of a person (`Acts`).
     """
 
@@ -303,7 +304,7 @@ def ask_function(
     Args:
         call: The call, made by `core.tools.function_call`.
         function: Called with `arguments`. It may return an awaitable.
-        text: Returns the text of the reply for what the function returned.
+        text: Converts the result of the function to the text of the reply.
     """
 
     async def awaited(value: Awaitable[Any]) -> str:
@@ -328,7 +329,7 @@ def emit(event: E) -> Thinking[E]:
         person edited the thought or score (`lab.branch`).
     """
     recorded: E | None = yield event
-    return event if recorded is None else recorded  # a test that drives it with `next` sends None
+    return event if recorded is None else recorded  # a test that drives the strategy with `next` sends None
 
 
 def gather(
@@ -343,7 +344,7 @@ def gather(
     Args:
         at_most: The most calls that one branch can make; a branch that makes more is refused with
             `limit:at_most`. Under a budget on calls, branches run concurrently only if all of them fit into
-            what is left, and otherwise one after the other. `None` counts as too many.
+            what is left, and otherwise one after the other. `None` (unbounded) never fits.
         at_once: Maximum number of branches that run at the same time. `None` means all.
         seconds: Time limit for all calls of the branches together, counted from the first call that is sent.
             Calls without a reply by then fail with an error that begins with `timeout`, and no further calls
@@ -355,7 +356,7 @@ def gather(
 
 
 def with_budget(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
-    """Run `thinking` under `budget`. Refusals affect this part only."""
+    """Run `thinking` under `budget`. Refusals affect only `thinking`."""
     result: T = yield WithBudget(budget, thinking)
     return result
 
@@ -400,10 +401,10 @@ class Interceptor(Protocol):
         """Perform `step`, or something in its place. Returns what the strategy receives."""
 
     def fork(self) -> Self:
-        """Return an interceptor for a branch, with the same knowledge and no shared mutable state."""
+        """Return an interceptor for a branch, with the same state but nothing mutable shared."""
 
     def join(self, branches: Sequence[Self]) -> None:
-        """Merge what the interceptors of all branches have seen, in branch order."""
+        """Merge the state of the interceptors of all branches, in branch order."""
 
 
 class _Editor(NamedTuple):
@@ -422,7 +423,8 @@ class _Editor(NamedTuple):
 
 
 def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Thinking[T]:
-    """Run `thinking` with the steps of its branches performed by `interceptor` where it says so.
+    """Run `thinking`, branches included, with the steps of the types `interceptor.of` performed by
+    `interceptor`.
 
     Args:
         interceptor: Performs the steps.
@@ -455,7 +457,7 @@ def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Th
 
 
 def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:
-    """Run `thinking` as attempt `number` of several, with replies and random numbers of its own."""
+    """Run `thinking` as attempt `number` of several, with its own replies and random numbers."""
 
     def numbered(step: Call | RandomNumbers) -> Call | RandomNumbers:
         if isinstance(step, RandomNumbers):

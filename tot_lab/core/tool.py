@@ -1,8 +1,8 @@
 """Tools: typed Python functions that a model can call.
 
 A tool is a part with settings, so a record states which tools there were. Its behaviour is declared: `pure`
-if its result depends on its arguments alone and may be cached; `effects` for what it reaches or changes,
-which a policy can forbid.
+if its result depends on its arguments alone and may be cached; `effects` for the things outside that it
+reaches or changes, which a policy can forbid.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Tool(Part):
     """Name by which a model calls it. `_` becomes `-`, and capitals become lowercase."""
 
     description: str = ""
-    """What it does and when to use it, for the model."""
+    """Description for the model: what the tool does and when to use it."""
 
     parameters: dict[str, Any] = {"type": "object", "properties": {}}
     """JSON schema of its arguments, an object."""
@@ -97,7 +97,7 @@ class Tool(Part):
 
     @property
     def spec(self) -> ToolSpec:
-        """What strategies and models know about the tool."""
+        """The description of the tool for strategies and models."""
         return ToolSpec(
             name=self.name,
             description=self.description,
@@ -108,7 +108,7 @@ class Tool(Part):
         )
 
     def settings(self) -> dict[str, Any]:
-        """As for any part. `output` is omitted if it has the default, as in older records."""
+        """The settings as JSON-ready data. `output` is omitted if it has the default, as in older records."""
         settings = super().settings()
         if not self.output:
             del settings["output"]
@@ -163,7 +163,7 @@ class _Schema(GenerateJsonSchema):
 def schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema that a model is shown."""
     schema = arguments.model_json_schema(schema_generator=_Schema)
-    for name in ("title", "description"):  # these describe the class, not the tool
+    for name in ("title", "description"):  # both describe the class, not the tool
         schema.pop(name, None)
     return schema
 
@@ -223,7 +223,7 @@ class _Accepted:
             ) from None
 
     def read(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> dict[str, Any]:
-        """The keyword arguments of the function. Parameters that were not given keep its own defaults."""
+        """The keyword arguments of the function. Parameters without a value keep their defaults."""
         given = fitting(arguments, self.model)
         values = {
             self.names[field]: getattr(given, field) for field in given.model_fields_set | self.described

@@ -30,8 +30,8 @@ TOOL = "tool"
 """The purpose of a tool call. Its `model` is `tool:NAME`."""
 
 FUNCTION = "function"
-"""Some calls are answered by a Python function of the strategy instead of a model. Their `model` is
-`function:NAME`.
+"""Prefix of the `model`, `function:NAME`, of calls that a Python function of the strategy answers instead of
+a model.
 """
 
 TOOL_LIMITS = ("timeout", "retries", "backoff")
@@ -42,21 +42,22 @@ MODEL = "model"
 
 
 class ToolSpec(BaseModel):
-    """What a strategy and a model know about a tool."""
+    """The description of a tool for strategies and models."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
     """Name by which a model calls it, `lower-case-with-hyphens`."""
 
     description: str
-    """What it does and when to use it."""
+    """Description for the model: what the tool does and when to use it."""
 
     parameters: dict[str, Any]
     """JSON schema of its arguments, an object."""
 
     effects: tuple[str, ...] | None = ()
-    """What it changes or reaches outside (`network`, `process`, …). Empty for a tool that only computes.
-    `None` if that is not declared."""
+    """The things that it changes or reaches outside (`network`, `process`, …). Empty for a tool that only
+    computes. `None` if that is not declared.
+    """
 
     guidance: str = ""
     """Text about the tool in the system prompt of an agent that has it."""
@@ -91,7 +92,7 @@ class ToolSpec(BaseModel):
 
     def is_requested_in(self, text: str) -> bool:
         """Whether `text` requests the tool by its name. `deep-think` is also matched as `deep_think`, `Deep
-        Think` or `deepthink`. A name in code is no request, nor is one in a sentence with a negation.
+        Think` or `deepthink`. A name in code, or in a sentence with a negation, is no request.
         """
         words = "[-_ ]?".join(map(re.escape, self.name.split("-")))
         name = re.compile(rf"(?<![\w.-]){words}(?![\w(-]|\.\w)", re.IGNORECASE)
@@ -220,8 +221,8 @@ def tool_call(
         arguments: By name, or as the JSON that a model wrote.
         sample_index: Distinguishes equal calls at one thought. It does not change the result.
         max_tokens: Limit on the length of this result (`characters_within`), in place of the tool's own.
-        limits: `timeout`, `retries` and `backoff` in place of the tool's own, which `None` keeps. They do not
-            change the cache key.
+        limits: `timeout`, `retries` and `backoff` in place of the tool's own. `None` keeps the tool's own.
+            They do not change the cache key.
     """
     text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
     return Call(
@@ -236,7 +237,7 @@ def tool_call(
 
 
 def named(call: Call) -> str:
-    """How a call is displayed: its purpose, or `tool:NAME` for a tool call."""
+    """The name by which a call is displayed: its purpose, or `tool:NAME` for a tool call."""
     return call.model or TOOL if call.purpose == TOOL else call.purpose
 
 

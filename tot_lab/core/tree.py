@@ -31,13 +31,13 @@ class Node:
         depends: Thoughts that must be finished before it.
         open: Whether the thoughts below continue its text, even in the middle of a word.
         score: 0 to 1. `None` if it was not evaluated or could not be read.
-        raw: From the evaluation, as in `Scored`.
-        samples: Likewise.
-        by: Likewise.
+        raw: `Scored.raw` of the evaluation.
+        samples: `Scored.samples` of the evaluation.
+        by: `Scored.by` of the evaluation. Empty without one.
         state: The last decision (`Decision`). Before it, `unreadable` if its score could not be read, else
             `proposed`.
         reason: The rule behind the decision.
-        merged: The thought whose state this one reached.
+        merged: The earlier thought with the same state, for a merged thought.
     """
 
     id: str
@@ -80,7 +80,7 @@ class Tree:
         self.nodes: dict[str, Node] = {}
         self.roots: list[str] = []
         self.closing: set[str] = set()
-        """Empty thoughts that say that the model ended a reply."""
+        """Ids of the empty thoughts which record that the model ended a reply."""
 
     @classmethod
     @gc_paused()
@@ -173,8 +173,8 @@ class Tree:
     def texts(self, id: str) -> list[str]:
         """The path to `id` as domains receive it: the earlier steps, and the thoughts below the root.
 
-        The empty thought of a reply that the model ended is no step, and an `open` thought is one step with
-        the next one.
+        The empty thought which records that the model ended a reply is not a step, and an `open` thought and
+        the next one are one step.
         """
         texts, is_open = list(self.steps), False
         for node in self.path(id)[1:]:

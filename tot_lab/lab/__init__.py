@@ -1,4 +1,4 @@
-"""Lab, sweeps, settings, sessions and stores: what a notebook uses."""
+"""Lab, sweeps, settings, sessions and stores: the interface that a notebook uses."""
 
 from tot_lab.core.attach import attach
 from tot_lab.core.methods import StrategyMethods

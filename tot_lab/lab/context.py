@@ -1,7 +1,7 @@
-"""Context that is passed along with a question: a user's values and files, and earlier questions and answers.
+"""Context for a question: a user's values and files, and earlier questions and answers.
 
 The context becomes part of the task, and so of the header of the run: the same inputs give the same record.
-Its length is bounded, shortened texts say so, and keys from the environment are removed.
+Its length is bounded, shortened texts are marked as such, and keys from the environment are removed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tot_lab.strategies.conversation import shortened
 from tot_lab.tools import ReadFile
 
 MAX_CHARACTERS = 40_000
-"""Characters that are kept of one text."""
+"""Maximum number of characters of one text in a context."""
 
 MAX_FILES = 50
-"""Files that one context may hold."""
+"""Maximum number of files in one context."""
 
 
 class Earlier(NamedTuple):
@@ -48,17 +48,17 @@ def critiques_of(run: Run) -> list[str]:
 
 
 class SessionMemory:
-    """Questions and answers of a session, which are shown to the runs that follow.
+    """Questions and answers of a session, which later runs receive as context.
 
         memory = tl.SessionMemory()
         await tl.think("Which database?", memory=memory)
         await tl.Session(lab, memory=memory).ask(tl.ReAct(), tl.general("Migrate to it."))
 
-    The newest question and answer get half of the characters, the next one half of the rest, and so on. Older
-    ones for which nothing is left are counted.
+    The newest question and answer get half of the characters, the next newest half of the rest, and so on. Of
+    older ones for which no characters are left, only the number is given.
 
     Args:
-        most: Characters of the context that it gives, at least 200.
+        most: Maximum number of characters of the context, at least 200.
 
     Raises:
         ValueError: If `most` is below 200.
@@ -78,7 +78,7 @@ class SessionMemory:
         return f"<SessionMemory of {len(self)} thoughts>"
 
     def add(self, run: Run) -> None:
-        """Keep the answer and the critiques of `run`. A run that has neither is ignored."""
+        """Store the answer and the critiques of `run`. A run without an answer and critiques is ignored."""
         critiques = critiques_of(run)
         if run.answer or critiques:
             self.thoughts.append(Earlier(run.question, run.answer, run.id, tuple(critiques)))
@@ -119,18 +119,18 @@ def earlier_turn(one: Earlier, most: int) -> str:
 
 
 def join_context(*texts: str) -> str:
-    """Join the texts that are not empty into one context."""
+    """Join non-empty texts into one context."""
     return "\n\n".join(filter(None, texts))
 
 
 def format_value(name: str, value: Any, cut: list[str] | None = None) -> str:
-    """Return a user's value as context under its name.
+    """Return a user's value as text for a context, with its name as heading.
 
     Args:
         name: The heading.
         value: A pandas table is written as CSV, a run as its question and answer, and anything else as
             `str(value)`.
-        cut: A message is appended to it if the text had to be shortened.
+        cut: A list, to which a message is appended if the text had to be shortened.
     """
     if isinstance(value, Run):
         text = f"Question: {value.question}\nAnswer: {value.answer or 'none'}"
@@ -144,12 +144,13 @@ def format_value(name: str, value: Any, cut: list[str] | None = None) -> str:
 def read_files(
     patterns: Iterable[str], folder: str | os.PathLike[str] = ".", cut: list[str] | None = None
 ) -> str:
-    """Return the text files below `folder` that match `patterns` as context, each under its path.
+    """Return the text files below `folder` that match `patterns` as text for a context, each with its
+    path as heading.
 
     Args:
         patterns: Glob patterns such as `src/*.py` and `docs/**/*.md`.
         folder: The folder that the patterns are relative to.
-        cut: A message is appended to it for each file that had to be shortened.
+        cut: A list, to which a message is appended for each file that had to be shortened.
 
     Raises:
         ValueError: If a pattern matches no file, a file is not text or lies outside `folder`, or more than

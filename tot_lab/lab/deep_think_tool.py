@@ -1,8 +1,8 @@
 """Deep Think as a tool for agents.
 
-The tool's description and the agent's system prompt say when a call is worth its price. An agent whose
-request names the tool has to call it. Each call is a run of the lab that the tool was made with, and counts
-there.
+The tool's description and the agent's system prompt say when a call is worth its price. An agent must call
+the tool if its task names it. Each call is a run of the lab with which the tool was made, and its usage
+counts in that lab.
 
 References:
     Cogtrix, `deep_think`.
@@ -48,7 +48,7 @@ _DESCRIPTION = (
 
 
 def _without_default(schema: dict[str, Any]) -> None:
-    """Hide the default from the schema: a model omits what it does not want to set."""
+    """Remove the default from the schema. A model omits arguments that it does not want to set."""
     schema.pop("default", None)
 
 
@@ -64,7 +64,7 @@ class _Question(Arguments):
 
 
 class DeepThinkTool(Tool):
-    """Deep Think on one question. `tl.tools.deep_think(lab)` makes one.
+    """A tool that runs Deep Think on one question. `tl.tools.deep_think(lab)` makes it.
 
     A result is the whole report with the final solution first. The agent's `max_result_characters` limits
     how much of it the agent is shown.
@@ -78,20 +78,20 @@ class DeepThinkTool(Tool):
     """A finished result is cached like a model's reply, so that a rerun works offline."""
 
     effects: Effects = (MODEL,)
-    # The agent's own limit is the only one.
+    # No limit of its own: only the agent's `max_result_characters` applies.
     max_characters: Annotated[int, Field(ge=100)] = 100_000_000
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     retries: Annotated[int, Field(ge=0)] = 0
     strategy: DeepThink = DeepThink()
-    """How it thinks. A call may change `max_iterations`, `num_branches` and `beam_width`, within the limits
-    of `DeepThink`.
+    """The strategy that the tool runs. A call may change `max_iterations`, `num_branches` and `beam_width`,
+    within the limits of `DeepThink`.
     """
 
     model: dict[str, Any]
-    """Settings of the lab's model and roles, as a record shows them."""
+    """Settings of the lab's model and roles, in the form of a header."""
 
     memory_mode: MemoryMode = "conversation"
-    """With `reasoning` the agent is asked to call the tool for everything but simple facts."""
+    """Which guidance the agent gets. `reasoning` asks it to call the tool for all but simple facts."""
 
     _lab: Lab | None = PrivateAttr(default=None)
 
@@ -102,7 +102,7 @@ class DeepThinkTool(Tool):
         return super().spec.model_copy(update=more)
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that can change a result, which the guidance for the agent cannot."""
+        """Return everything that can change a result. `memory_mode` cannot, since it guides the agent."""
         return {name: value for name, value in super().identity().items() if name != "memory_mode"}
 
     def __getstate__(self) -> dict[Any, Any]:
@@ -122,7 +122,7 @@ class DeepThinkTool(Tool):
             raise RuntimeError(f"it came to nothing ({run.stop_reason})")
         stop = str(run.stop_reason)
         if stop in ("error", "limit:errors", "limit:timeout") or stop.startswith("budget:"):
-            # An error, because a result would be cached.
+            # Raise an error, because a result would be cached.
             raise RuntimeError(f"it was not finished ({run.stop_reason}); so far: {run.answer}")
         return run.deep_report(answer_first=True)
 
@@ -133,9 +133,9 @@ def deep_think(
     """Return Deep Think as a tool for any agent: `tl.Lab(model, tools=[tl.tools.deep_think(lab)])`.
 
     Args:
-        lab: The lab that carries out the calls. They are recorded, cached and counted there, and the budget
-            of the agent does not limit them.
-        strategy: How the tool thinks. `None` means `DeepThink()`.
+        lab: The lab that carries out the calls. It records, caches and counts them, and the agent's budget
+            does not limit them.
+        strategy: The strategy that the tool runs. `None` means `DeepThink()`.
         memory_mode: When the agent is asked to call the tool; see `DeepThinkTool`.
 
     Raises:

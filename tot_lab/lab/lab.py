@@ -57,25 +57,25 @@ from tot_lab.strategies.react import ReAct
 
 @dataclass(frozen=True, kw_only=True)
 class LabSettings(RunnerSettings):
-    """The settings of a `Lab`: those of its runs, and where it keeps what they leave."""
+    """The settings of a `Lab`: those of its runs, and where it stores journals, plans, memory and traces."""
 
     runs: str | os.PathLike[str] | None = "runs"
     """Folder in which the journal of each run is written. `None` keeps runs in memory only."""
 
     plans: str | os.PathLike[str] | PlanStore | None = None
-    """SQLite file, or a `tl.PlanStore`, in which each plan of `tl.PlanExecute` is kept while it runs. `None`
-    keeps plans in the record of their run only (`run.plans`).
+    """SQLite file, or a `tl.PlanStore`, in which each plan of `tl.PlanExecute` is stored while it is carried
+    out. `None` keeps plans only in the record of their run (`run.plans`).
     """
 
     memory: str | os.PathLike[str] | Lessons | None = None
-    """SQLite file, or a `tl.Lessons`, of answers and critiques from earlier runs. `run` and `stream` add what
-    was kept for similar tasks to the task, and the header of the run records it. Branches and sweeps neither
+    """SQLite file, or a `tl.Lessons`, of answers and critiques from earlier runs. `run` and `stream` add
+    texts from similar tasks to the task, and the header of the run records them. Branches and sweeps neither
     read nor write the memory. `None` turns it off.
     """
 
     trace: Follower | None = None
-    """What receives the records of each run while it is made, such as `tl.OpenTelemetry(url)`. It is not part
-    of the record. `None` turns it off.
+    """An object that receives the records of each run while it is made, such as `tl.OpenTelemetry(url)`. It
+    is not part of the record. `None` turns it off.
     """
 
     def __post_init__(self) -> None:
@@ -95,10 +95,10 @@ _ELSEWHERE = {
     **dict.fromkeys(("temperature", "max_tokens", "seed"), "a strategy, such as tl.TreeOfThoughts(…)"),
     "budget": "a run: lab.run(…, budget=…)",
 }
-"""Where settings belong that a lab does not have."""
+"""Where to pass settings that a lab does not have, for error messages."""
 
 _NOT_OF_A_RUN = _ELSEWHERE | {one.name: f"the lab: tl.Lab(…, {one.name}=…)" for one in fields(LabSettings)}
-"""Where settings belong that neither a run nor a sweep has."""
+"""Where to pass settings that neither a run nor a sweep has, for error messages."""
 
 
 class Lab(NamesNearest):
@@ -123,23 +123,23 @@ class Lab(NamesNearest):
             settings,
             model=(named_model(model) or model) if isinstance(model, str) else model,
             roles=_with_named_models(roles_of(settings.roles)),
-            runs=None,  # a runner does not have these four, and a worker must not receive them
+            runs=None,  # a runner does not use these four, and a worker must not receive them
             plans=None,
             memory=None,
             trace=None,
         )
         self.runner = Runner(resolved, [one for one in (self._plans, settings.trace) if one is not None])
-        """What carries out the runs of this lab."""
+        """Carries out the runs of this lab."""
         self.runs = None if settings.runs is None else Path(settings.runs)
         self.memory = Lessons(memory) if isinstance(memory, str | os.PathLike) else memory
         self.last: Run | None = None
         """The latest run, including one that was cancelled or ended with an error."""
         self.last_sweep: Sweep | None = None
-        """The latest sweep, including one that was interrupted and the pilot of an estimate."""
+        """The latest sweep, even if it was interrupted or is the pilot of an estimate."""
 
     @property
     def plans(self) -> PlanStore | None:
-        """Where the plans of `tl.PlanExecute` are kept while they run, or `None`."""
+        """The store of the plans of `tl.PlanExecute` while they are carried out, or `None`."""
         return self._plans
 
     @property
@@ -161,8 +161,9 @@ class Lab(NamesNearest):
     def spent(self) -> float:
         """USD that this lab has really paid, as far as prices are known.
 
-        A new lab begins at 0. What earlier labs paid for a run counts once this lab resumes it or continues
-        its sweep. Under a limit, what reports no cost counts its reservation, unless it was refused.
+        A new lab begins at 0. Payments of earlier labs for a run are added when this lab resumes the run or
+        continues its sweep. Under a limit, a request that reports no cost counts its reservation, unless it
+        was refused.
         """
         return self.gateway.spend_limiter.total
 
@@ -185,10 +186,10 @@ class Lab(NamesNearest):
         return lab
 
     async def check(self) -> Check:
-        """Find out what the model and its server can do by sending about ten small requests.
+        """Find out the capabilities of the model and its server by sending about ten small requests.
 
-        The requests are neither cached nor counted in `spent`. The lab then keeps to the concurrency and the
-        context window that were found.
+        The requests are neither cached nor counted in `spent`. From then on, the lab uses the concurrency and
+        the context window that were found.
 
         Raises:
             TypeError: If the lab's model is a function, a simulated model or a reward model, which answers no
@@ -212,10 +213,10 @@ class Lab(NamesNearest):
         budget: Budget | None = None,
         repeat: int = 0,
     ) -> Estimate:
-        """Bound what the same `run` would use, without sending or recording anything.
+        """Return upper bounds for the usage of the same `run`, without sending or recording anything.
 
-        Tools that only compute are carried out. For an expectation from a few runs, see the `pilot` of
-        `estimate_sweep`.
+        Tools that only compute are carried out. For expected values from a few runs, use `estimate_sweep`
+        with `pilot`.
         """
         strategy, task = self._chosen(strategy, task)
         check_arguments(strategy, task, budget, repeat)
@@ -233,14 +234,15 @@ class Lab(NamesNearest):
     ) -> Run:
         """Run `strategy` on `task`.
 
-        A model that fails raises nothing: see `run.usage`. The run is at `last` even if this method raises.
+        Failed model calls do not raise; `run.usage` counts them. The run is stored in `last` even if this
+        method raises.
 
         Args:
             strategy: The strategy to run, or its name (`react`, `tree_of_thoughts`). If only a task is given,
                 `lab.run(task)`, the lab's `strategy` runs, or `tl.ReAct()` if the lab has tools.
             task: The task to solve.
-            budget: Limits on what the run may use.
-            repeat: Index of one independent repeat. It changes every sample. For several runs use
+            budget: Limits on the usage of the run.
+            repeat: Index of an independent repeat. Each index gives other samples. For several runs use
                 `sweep(…, repeats=)`.
             watch: Called with each batch of new lines and of the notes that they imply during the run, and
                 with a note `call.partial`, which is not recorded, for the text so far of each open call.
@@ -271,23 +273,23 @@ class Lab(NamesNearest):
     ) -> Run:
         """Repeat `run` with one change at the thought `node`.
 
-        Give exactly one of `content`, `score` and `strategy`. After a change of content or score the same
-        search is made again with the same model. Calls that the record of `run` answers are taken from it:
-        they cost nothing, and count towards the budget. Another strategy calls this lab's model, and the path
-        to `node` is not paid again. The new run names its origin in `parent`.
+        Give exactly one of `content`, `score` and `strategy`. After a change of content or score, the same
+        search is repeated with the same model. Calls that the record of `run` answers are taken from it: they
+        cost nothing, but count towards the budget. With `strategy`, calls go to this lab's model, and the
+        path to `node` is not paid again. The new run names its origin in `parent`.
 
         Args:
             run: A finished run.
             node: Id of the thought to change.
-            content: A new text for the thought. Which proposals are duplicates of each other does not change.
+            content: A new text for the thought. It does not change which proposals count as duplicates.
             score: A score between 0 and 1 that replaces every score of the thought.
-            strategy: The strategy that continues from the thought, and explores nothing else.
+            strategy: The strategy that continues from the thought. Nothing else is explored.
             budget: Limits on the new run. `None` means those of `run`.
             watch: As for `run`.
 
         Raises:
-            ValueError: If the domain cannot read the text as such a thought, or if the run has not ended or
-                was not made by a strategy.
+            ValueError: If the domain cannot read `content` as a thought at that place, or if the run has not
+                ended or was not made by a strategy.
             LookupError: If the run has no such thought.
         """
         if sum(given is not None for given in (content, score, strategy)) != 1:
@@ -324,10 +326,10 @@ class Lab(NamesNearest):
         watch: Callable[[Sequence[Line]], None] | None = None,
         shows: bool = False,
     ) -> Run:
-        """Carry out a run. `shows` is whether it shows its progress, unless somebody watches it."""
+        """Carry out a run. `shows` tells whether to show progress if there is no `watch`."""
         if watch is not None:
             execution.watch(watch)
-        # The latency of a simulated model is chosen; a bar would differ in each run of the same notebook.
+        # A simulated model has a chosen latency, so a bar would differ each time the same notebook runs.
         chosen = isinstance(self.model, Simulated) and notebook_display() is not None
         try:
             if watch or not shows or chosen or execution.is_over or self.gateway.mode == "replay":
@@ -341,7 +343,7 @@ class Lab(NamesNearest):
             self.last = execution.run
 
     def _kept(self, run: Run) -> list[str]:
-        """What is kept of an interrupted run, and how it continues."""
+        """The message about an interrupted run: where it is stored, and how to continue it."""
         calls = run.usage.calls
         again = "The same call starts again: this model's replies are not cached."
         if self.gateway.is_cached(self.model):
@@ -386,7 +388,7 @@ class Lab(NamesNearest):
             return calls, route
 
         strategy, total = execution.strategy, None
-        with suppress(Exception):  # of a strategy or a domain of the user
+        with suppress(Exception):  # raised by a strategy or a domain of the user
             total = strategy.max_calls(self.runner.equipped(execution.task))
         await show_calls(strategy.kind or type(strategy).__name__, total, count)
 
@@ -404,22 +406,22 @@ class Lab(NamesNearest):
     ) -> Sweep:
         """Run every strategy on every task, `repeats` times each with independent samples.
 
-        The same call continues an interrupted sweep: finished runs are read, interrupted ones are resumed,
-        and no answered call is paid twice. A run that another process is making is waited for and then read.
-        Errors of a run are in its row (`error`). If the sweep is cancelled, its finished runs are at
-        `last_sweep`.
+        To continue an interrupted sweep, repeat the same call: finished runs are read, interrupted ones are
+        resumed, and no answered call is paid twice. If another process is making a run, the sweep waits for
+        it and then reads it. Errors of a run are in its row (`error`). If the sweep is cancelled, its
+        finished runs are in `last_sweep`.
 
-        A function is identified by its source alone. Choose another `name` if something else that it depends
-        on has changed.
+        A function is identified by its source alone. Choose another `name` if anything else on which the
+        function depends has changed.
 
         Args:
-            strategies: A strategy, a list of them (such as `tl.grid` makes), or a dict that gives each
-                strategy or list a label.
+            strategies: A strategy, a list of strategies (such as a `tl.grid`), or a dict from labels to
+                strategies or lists.
             tasks: A task, or several.
             repeats: Runs of each pair of strategy and task.
             name: Name of the folder inside `runs` that holds the journals.
             budget: Limits on each run. The lab's `spend` limits the whole sweep.
-            at_once: Concurrent runs. `None` means as many as keep the model busy, at most 128.
+            at_once: Concurrent runs. `None` means enough to keep the model busy, at most 128.
             client: A `dask.distributed.Client` whose workers make the runs, all runs of a task on the same
                 worker. The workers divide `spend` and the limits of each model, and use the lab's cache and
                 `runs` through the client.
@@ -443,7 +445,7 @@ class Lab(NamesNearest):
         budget: Budget | None = None,
         pilot: int = 0,
     ) -> SweepEstimate:
-        """Predict what the same `sweep` would still use.
+        """Predict the usage of the unfinished runs of the same `sweep`.
 
         Args:
             strategies: As for `sweep`.
@@ -451,8 +453,8 @@ class Lab(NamesNearest):
             repeats: As for `sweep`.
             name: As for `sweep`.
             budget: As for `sweep`.
-            pilot: Number of tasks, chosen at random, whose first repeat is run now for an expectation with an
-                interval. The sweep does not pay these runs again. With 0, nothing is sent or recorded.
+            pilot: Number of tasks, chosen at random, whose first repeat is run now, to give expected values
+                with intervals. The sweep does not pay these runs again. With 0, nothing is sent or recorded.
         """
         sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
         if pilot:
@@ -470,9 +472,9 @@ class Lab(NamesNearest):
     ) -> Stream:
         """Run `strategy` on `task` as an async iterable of records: `async for event in lab.stream(…)`.
 
-        The notes that the records of a tree search imply (`tot.proposed`, `tot.level_started`) arrive as
-        well, and if the model streams, the text so far of each open call as a note `call.partial`. Neither is
-        recorded. Leaving the loop cancels the run. `Stream.run` holds the run afterwards.
+        The notes that the records of a tree search imply (`tot.proposed`, `tot.level_started`) are included
+        and, if the model streams, notes `call.partial` with the text so far of each open call. Neither kind
+        of note is recorded. Leaving the loop cancels the run. `Stream.run` holds the run afterwards.
         """
         strategy, task = self._chosen(strategy, task)
         check_arguments(strategy, task, budget, repeat)
@@ -493,9 +495,10 @@ class Lab(NamesNearest):
 
         Args:
             path: The journal of the run.
-            strategy: Needed if the strategy holds functions, which a journal does not store.
-            task: Needed if the task holds functions.
-            parent: The run from which this one was branched. Needed if its journal is not in the same folder.
+            strategy: Required if the strategy contains functions, which a journal does not store.
+            task: Required if the task contains functions.
+            parent: For a branch, the run from which it was made. Required if the journal of that run is not
+                in the same folder.
         """
         if isinstance(path, Run):
             raise TypeError(f"path must be the journal of a run: got a Run. Pass its path, {path.path}.")
@@ -534,7 +537,9 @@ class Lab(NamesNearest):
         return with_named_models(strategy, self.gateway.roles)
 
     def _prepared(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
-        """Return the strategy and the task with the lab's defaults, and with what its memory recalls."""
+        """Return the strategy and the task with the lab's defaults, and with texts that its memory
+        recalls.
+        """
         strategy = self.runner.prepared(self._with_models(strategy))
         task = self.runner.instructed(task)
         return (strategy, task) if self.memory is None else self.memory.remind(strategy, task)
@@ -555,7 +560,7 @@ class Lab(NamesNearest):
 
 @contextmanager
 def _explained(sweep: Sweep) -> Iterator[None]:
-    """Let an interruption say what is kept of `sweep`, and how it continues."""
+    """Add to an interruption the message which part of `sweep` is stored, and how to continue it."""
     try:
         yield
     except asyncio.CancelledError as stopped:
@@ -573,7 +578,7 @@ def _explained(sweep: Sweep) -> Iterator[None]:
 
 
 def _explain(stopped: asyncio.CancelledError, lines: list[str]) -> None:
-    """Let an interruption say `lines`. A notebook shows them instead of the traceback."""
+    """Make `lines` the message of an interruption. A notebook shows them instead of the traceback."""
     stopped.args = ("\n".join(lines),)
     stopped._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
@@ -586,7 +591,7 @@ def _by_workers(client: Any) -> ByWorkers:
 
 
 def _with_named_models(roles: Mapping[str, Role]) -> dict[str, Role]:
-    """Return `roles` with the models of the settings files in place of their names."""
+    """Return `roles` with each name of a model in the settings files replaced by that model."""
     made = dict(roles)
     for name, role in roles.items():
         if isinstance(role.model, str) and (model := named_model(role.model)) is not None:
@@ -601,7 +606,7 @@ def expect_lab(lab: object) -> None:
 
 
 _AT_ONCE = 100
-"""Records of a stream that are read before other tasks of the event loop get their turn."""
+"""Number of records that a stream yields before it lets other tasks of the event loop run."""
 
 
 class Stream:
@@ -612,17 +617,17 @@ class Stream:
         """The lab that runs it."""
         self._arguments = (strategy, task, budget, repeat)
         self.steer = Steering()
-        """Pauses the run, and changes its search while it is under way."""
+        """Pauses the run, and changes its search while it is in progress."""
         self.run: Run | None = None
         """The run, once the iteration has ended.
 
-        After leaving the loop early it is set at the caller's next `await`.
+        If the loop is left early, `run` is set at the caller's next `await`.
         """
         self._begun = False
 
     def __aiter__(self) -> AsyncIterator[Record]:
         self._begin()
-        # Nothing else refers to this generator: leaving the loop finalises it, which cancels the run.
+        # Only the caller's loop holds this generator. Leaving the loop finalises it, which cancels the run.
         return self._records()
 
     def start(self) -> tuple[Recorder, asyncio.Task[Run]]:
@@ -652,7 +657,7 @@ class Stream:
         self.steer.attach(execution)
 
         def ended(_: object) -> None:
-            execution.recorder.close()  # It is still open if the run was cancelled before it began.
+            execution.recorder.close()  # Still open if the run was cancelled before it began.
             self.run = execution.run
 
         async def drive() -> Run:

@@ -1,15 +1,15 @@
 """A memory across runs: critiques and answers by task, in one SQLite file.
 
-Strategies never read the file. What is recalled is given to a run as a setting or as context of its task, so
-that it is part of the header of the run and the same inputs give the same record:
+Strategies never read the file. A run receives recalled texts as a setting or as context of its task, so that
+they are part of the header of the run, and the same inputs give the same record:
 
     lab = tl.Lab(model, memory="memory.db")  # recalls before each run and stores after it
 
     strategy = tl.Reflexion(prior_critiques=lessons.recall(task))  # the same by hand
     lessons.add(await lab.run(strategy, task))
 
-SQLite's full-text index ranks by BM25 and is written in the same transaction as the text. What `add` has
-returned from is on disk. A file that cannot be read is never changed.
+SQLite's full-text index ranks by BM25 and is written in the same transaction as the text. When `add` returns,
+its texts are on disk. A file that cannot be read is never changed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ file.
 """
 
 _MAX_ANSWER = 2_000
-"""Characters of one earlier question with its answer that a run is shown."""
+"""Maximum number of characters of an earlier question with its answer in a context."""
 _MAX_WORDS = 200  # words of a question that are searched for
 _WAIT = 60.0  # seconds to wait for another process that writes
 
@@ -55,7 +55,7 @@ class LessonsError(ValueError):
 class Lessons:
     """Critiques and answers of earlier runs, recalled by the similarity of their tasks.
 
-    Several processes may use the file at once. Every method raises `LessonsError` if it cannot be used.
+    Several processes may use the file at once. Every method raises `LessonsError` if the file cannot be used.
 
     Args:
         path: The SQLite file. It is created if it does not exist.
@@ -75,7 +75,7 @@ class Lessons:
         return int(count)
 
     def add(self, run: Run) -> int:
-        """Keep the unsatisfied critiques and the answer of `run`.
+        """Store the answer of `run`, and its critiques that did not accept an answer.
 
         Returns:
             The number of critiques that were added. It is 0 if the run was added before.
@@ -105,8 +105,8 @@ class Lessons:
     def recall(self, task: Task, k: int = 3) -> list[str]:
         """Return up to `k` distinct critiques from similar tasks, the most similar first.
 
-        Similar tasks are of the same domain and share words with the question of `task` (BM25; ties keep the
-        order of insertion).
+        Similar tasks belong to the same domain and share words with the question of `task` (BM25; ties keep
+        the order of insertion).
         """
         _expect_task(task)
         return [critique for (critique,) in self._similar("lessons", "critique", task, task.domain.kind, k)]
@@ -121,10 +121,10 @@ class Lessons:
         return [Earlier(question, answer, run) for question, answer, run in found]
 
     def remind(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
-        """Return `strategy` and `task` with what is recalled for them.
+        """Return `strategy` and `task` with the critiques and answers that are recalled for `task`.
 
-        A `tl.Reflexion` without prior critiques gets the critiques as its setting. Everything else is added
-        to the context of the task, unless the context has it already.
+        A `tl.Reflexion` without prior critiques gets the critiques as its setting. All other texts are
+        added to the context of the task, unless the context contains them already.
         """
         critiques = [text for text in self.recall(task) if text not in task.context]
         answers = [
@@ -148,7 +148,7 @@ class Lessons:
         if k < 1:
             raise ValueError(f"k must be at least 1: got {k}.")
         words = list(dict.fromkeys(re.findall(r"\w+", task.question.casefold())))
-        # With few tasks in the file, words such as `a` can be rare and would rank too high.
+        # With few tasks in the file, words such as `a` can be rare and would count too much.
         specific = [word for word in words if len(word) > 2 or word.isdecimal()]
         words = (specific or words)[:_MAX_WORDS]
         if not words:

@@ -1,8 +1,8 @@
-"""Settings of a model: which one, at which server, with which key.
+"""Settings of a model: its name, its server, and the variable of its key.
 
-Files never hold keys. A key is sent only to its provider's own service, to this machine, and to a server that
-the user's own settings bind it to: an option, the environment or the user's own file names both. A server
-that a project file names otherwise receives no key.
+Files never hold keys. A key is sent only to its provider's own service, to this machine, and to a server to
+which the user binds it: an option, the environment or the user's own file names both the key and the server.
+Any other server that a project file names receives no key.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from tot_lab.models.providers import (
 from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.strategies.research import ResearchDelegate
 
-# The places of settings: an option, the environment, and files. A project file may come from a stranger's
-# repository. Files of other users are ignored.
+# The places of settings: an option, the environment, and files. A project file may come from an
+# untrusted repository. Files of other users are ignored.
 
 
 FILE = "tot_lab.toml"
@@ -51,7 +51,7 @@ PREFIX = "TOT_LAB_"
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used. The message names its place and the setting."""
+    """A setting that cannot be used. The message names the setting and the place from which it comes."""
 
 
 class SettingsSource(NamedTuple):
@@ -63,11 +63,11 @@ class SettingsSource(NamedTuple):
 
 
 DEFAULT = SettingsSource("default", {})
-"""The place of settings that nobody gave."""
+"""The place of settings that were not given anywhere."""
 
 
 def settings_files(folder: Path) -> Iterator[Path]:
-    """Yield the nearest settings file in `folder` or above it, then the user's own."""
+    """Yield the nearest settings file in `folder` or the folders above it, then the user's own file."""
     above = (place / FILE for place in (folder, *folder.parents))
     nearest = next((path for path in above if path.is_file() and is_trusted_owner(path)), None)
     own = config_folder() / FILE
@@ -126,13 +126,13 @@ class ModelSettings(PydanticModel):
     """
 
     base_url: str | None = None
-    """URL of the server. `None` means the provider's own."""
+    """URL of the server. `None` means the provider's own service."""
 
     context_window: Annotated[int, Field(ge=1, strict=True)] | None = None
     """Tokens of a prompt and its reply together. Ollama is configured to this size (`num_ctx`)."""
 
     api_key_env: str | None = None
-    """Environment variable that holds the key. `None` means the provider's, such as `OPENAI_API_KEY`."""
+    """Environment variable of the key. `None` means that of the provider, such as `OPENAI_API_KEY`."""
 
     _unbound_by: str = PrivateAttr(default="")
 
@@ -171,11 +171,11 @@ class ModelSettings(PydanticModel):
         return bool(self._unbound_by)
 
     def bind(self, bound: Collection[tuple[str, str]], file: str) -> None:
-        """Send no key if a project file, `file`, names another server or key than those that are bound.
+        """Send no key if a project file, `file`, names a server or key that the user has not bound together.
 
         Args:
-            bound: Variables of keys, each with a server that the user's own settings bind it to.
-            file: The name of the project file, or "".
+            bound: Pairs (variable of a key, server to which the user's own settings bind it).
+            file: The name of the project file. Empty without one.
         """
         server, provider = self._server, self._provider
         own_key = self.api_key_env is None or is_key_of(self.api_key_env, provider)
@@ -186,7 +186,7 @@ class ModelSettings(PydanticModel):
         self._unbound_by = "" if is_safe or self.pairs() <= {*bound} else file
 
     def pairs(self) -> set[tuple[str, str]]:
-        """Return the variables that may hold the key, each with the server that receives it."""
+        """Return pairs (variable that may hold the key, server that receives the key)."""
         server = self._server or self._provider
         place = origin(server) if "://" in server else server
         return {(variable, place) for variable in self._variables}
@@ -260,9 +260,9 @@ class ModelSettings(PydanticModel):
 
 
 def named_model(name: str) -> Model | Endpoint | None:
-    """Return the model `models.NAME` of the settings files. `None` if no file names it.
+    """Return the model `models.NAME` of the settings files. `None` if no file defines it.
 
-    Names that mean a model without the files are never looked up, so that no file can redirect them.
+    Names that mean a model even without the files are never looked up, so that no file can redirect them.
 
     Raises:
         SettingsError: If the model cannot be used. See `ModelSettings.endpoint`.
@@ -285,7 +285,7 @@ def named_model(name: str) -> Model | Endpoint | None:
 
 
 def with_named_models(strategy: S, roles: Collection[str] = ()) -> S:
-    """Return `strategy` with the models of the settings files in place of their names.
+    """Return `strategy` with each name of a model in the settings files replaced by that model.
 
     Args:
         strategy: The strategy. Its parts are changed too.
@@ -333,7 +333,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "research": ResearchDelegate,
     "budget": Budget,
 }
-"""The settings that are tables in a file."""
+"""The settings that are TOML tables in a file, and their classes."""
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
@@ -350,7 +350,7 @@ def unknown(name: str, known: Iterable[str]) -> str:
 
 
 def bound_keys(places: Sequence[SettingsSource]) -> set[tuple[str, str]]:
-    """Return the variables of keys, each with a server that the user's own places bind it to.
+    """Return pairs (variable of a key, server to which the user's own settings bind it).
 
     Raises:
         SettingsError: If one of these places holds an invalid setting.
@@ -374,7 +374,7 @@ def _model_in_environment() -> dict[str, str]:
 def model_places(places: Sequence[SettingsSource], models: Mapping[str, Any]) -> dict[str, SettingsSource]:
     """Return the place from which each setting of the model comes.
 
-    A named model describes its model completely, so that farther places add nothing to it.
+    A named model (`models.NAME`) is complete, so places of lower precedence add nothing to it.
     """
     chosen: dict[str, SettingsSource] = {}
     named = ""
@@ -398,7 +398,7 @@ def model_places(places: Sequence[SettingsSource], models: Mapping[str, Any]) ->
 def provider_in(model: str) -> str:
     """Return the provider in the name of a model.
 
-    This is "" for a bare name such as Ollama's, in which a tag follows a colon.
+    This is "" for a name without a provider, such as Ollama's, in which a tag follows a colon.
     """
     if model.startswith("local:"):
         return "local"

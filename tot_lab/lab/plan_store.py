@@ -1,4 +1,4 @@
-"""Plans of `tl.PlanExecute` while they run: folded from the record and kept in SQLite.
+"""Plans of `tl.PlanExecute` while they are carried out: folded from the record and stored in SQLite.
 
 A plan is a fold over the lines of a run, so its statuses, times and tokens are those of the record. The
 database holds nothing else and can be deleted. When a run is resumed, the lines of its journal are folded
@@ -33,7 +33,7 @@ class PlanFold:
         self.journal = journal
         self.plans: dict[str, Plan] = {}  # by node
         self._calls: dict[Position, Call] = {}
-        self._planning: dict[str, list[Reply]] = {}  # calls for plans that do not exist yet
+        self._planning: dict[str, list[Reply]] = {}  # by node, replies before its plan exists
 
     def add(self, line: Line) -> list[str]:
         """Add a line. Returns the nodes of the plans that it changed."""
@@ -78,7 +78,7 @@ class PlanFold:
         return [at]
 
     def _planned(self, note: Note, t: float) -> None:
-        """Add a plan or a new version of one. Steps that were not rewritten keep their state."""
+        """Add a plan or a new version of it. Steps that were not rewritten keep their state."""
         old = self.plans.get(note.at)
         before = {step.id: step for step in old.steps} if old else {}
         steps = []
@@ -110,7 +110,7 @@ class PlanFold:
         self._change(note.at, t, steps=tuple(steps), version=note.data["version"])
 
     def _count_usage(self, call: Call, reply: Reply) -> list[str]:
-        """Add the usage of a call to each step and plan that it was made for."""
+        """Add the usage of a call to each step and plan for which it was made, nested ones included."""
         if not is_made(reply) or (reply.error is not None and reply.input_tokens is None):
             return []
         if call.purpose == "plan" and call.node not in self.plans:
@@ -179,7 +179,8 @@ _STATUSES = get_args(Plan.model_fields["status"].annotation)
 
 
 class PlanStore:
-    """A SQLite database of plans, which a lab updates while they run (`tl.Lab(plans="plans.db")`).
+    """A SQLite database of plans, which a lab updates while they are carried out
+    (`tl.Lab(plans="plans.db")`).
 
     Each plan is written when it is created and whenever a status changes. Other processes may read the
     database at any time.
@@ -188,7 +189,7 @@ class PlanStore:
         path: The database file. It is created if it does not exist.
 
     Raises:
-        sqlite3.Error: If the file is not a database, or holds anything but plans. It is not changed.
+        sqlite3.Error: If the file is not a database, or holds other data. It is then not changed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -228,8 +229,8 @@ class PlanStore:
             return [Plan.model_validate_json(plan) for (plan,) in rows]
 
     def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> PlanWriter:
-        """Return a watcher that writes the plans of a run here. `lines` are the earlier lines of a resumed
-        run.
+        """Return a watcher that writes the plans of a run to this store. `lines` are the earlier lines of a
+        resumed run.
         """
         follow = PlanWriter(self, PlanFold(header, "" if path is None else str(path.absolute())))
         follow(lines)
@@ -251,7 +252,7 @@ class PlanStore:
 
     def _opened(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.path, timeout=10.0, check_same_thread=False)
-        # After a power failure the journal restores what is missing.
+        # Rows that a power failure loses are restored from the journal of the run.
         database.execute("PRAGMA synchronous = NORMAL")
         return database
 

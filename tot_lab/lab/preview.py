@@ -18,7 +18,7 @@ from tot_lab.runtime.recorder import Recorder
 from tot_lab.runtime.roles import thinking_of
 
 _MOST = 50
-"""Calls that are followed."""
+"""Maximum number of calls that a preview follows."""
 
 _Replies = dict[tuple[str, str, int], Reply]
 """Replies by node, purpose and sample index."""
@@ -29,10 +29,10 @@ def preview(self: Strategy, task: Task) -> str:
 
         print(search.preview(task))
 
-    Nothing is sent, recorded or paid. Where a prompt depends on earlier replies, as that of an evaluator
-    does, the domain's simulated model writes them. What a lab adds, such as its tools, is not shown.
+    Nothing is sent, recorded or paid. If a prompt depends on earlier replies, as that of an evaluator
+    does, the domain's simulated model writes these. Additions of a lab, such as its tools, are not shown.
     """
-    with ThreadPoolExecutor(1) as thread:  # an event loop may be running in this one
+    with ThreadPoolExecutor(1) as thread:  # an event loop may be running in this thread
         first = thread.submit(asyncio.run, _first_calls(self, task)).result()
     texts = []
     for number, (purpose, call) in enumerate(first.items()):
@@ -44,8 +44,8 @@ def preview(self: Strategy, task: Task) -> str:
 
 
 async def _first_calls(strategy: Strategy, task: Task) -> dict[str, Call]:
-    """The first call of each purpose. A simulated model reads only the prompts of its domain, so it answers
-    the strategy without its templates, and the strategy itself receives the same replies.
+    """The first call of each purpose. A simulated model reads only the prompts of its domain, so it first
+    answers the strategy without its prompt templates. The strategy itself then receives the same replies.
     """
     replies: _Replies = {}
     await _follow(map_parts(strategy, _without_template), task, replies)
@@ -58,7 +58,7 @@ def _without_template(part: Part) -> dict[str, Any]:
 
 
 async def _follow(strategy: Strategy, task: Task, replies: _Replies) -> dict[str, Call]:
-    """Carry out a strategy with `replies`, and add those that only the domain's simulated model can give."""
+    """Carry out a strategy with `replies`. The domain's simulated model makes and adds missing ones."""
     runner = Lab(task.domain.player, runs=None).runner
     player: Any = model_named(task.domain.player)
     first: dict[str, Call] = {}

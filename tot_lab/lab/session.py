@@ -1,6 +1,6 @@
 """A session: one query at a time, each with the earlier questions and answers as context.
 
-A second query during another one fails at once with `Busy` and has no effect on the first. The earlier
+A query during another query fails at once with `Busy` and has no effect on the other. The earlier
 questions and answers are part of the task's context, and so of the header of the run.
 """
 
@@ -16,17 +16,17 @@ from tot_lab.record.run import Run
 
 
 class Busy(RuntimeError):
-    """A query was made while another one is running. The message begins with `busy`."""
+    """Raised for a query while another query is running. The message begins with `busy`."""
 
 
 class Session:
-    """Asks a lab one thing at a time, for agents that people talk to.
+    """Sends one query at a time to a lab, for agents that people talk to.
 
         session = tl.Session(lab)
         run = await session.ask(tl.ReAct(), task)
 
     Each query is shown the questions and answers of the session so far, and the critiques of failed attempts.
-    `tl.think(…, memory=session.memory)` shares them. Use `session.lab.run` for a query without them.
+    `tl.think(…, memory=session.memory)` shares this memory. Use `session.lab.run` for a query without it.
 
     Args:
         lab: The lab that runs the queries.

@@ -5,15 +5,16 @@ Settings come from several places, and the nearest place takes precedence:
     an option of the call   >   the environment, TOT_LAB_…   >   tot_lab.toml in the working directory
     or the nearest folder above it   >   tot_lab.toml in the user's config folder   >   the defaults
 
-A server, its model and its key belong to one provider. Once a place names the provider, farther places
-contribute these settings only if they name the same one, so that no key reaches another provider. A server
-that is named without a key receives the key of the provider; the first line of each query shows it. Files
-never hold keys: `api_key_env` names the environment variable that does. Errors name the place and the
-setting. Files of other users are ignored.
+A server, its model and its key belong to one provider. Once a place names the provider, places of lower
+precedence contribute these settings only if they name the same provider, so that no key reaches another one.
+A server that is named without a key receives the key of the provider; the first line of each query shows the
+server. Files never hold keys: `api_key_env` names the environment variable of the key. Errors name the place
+and the setting. Files of other users are ignored.
 
-A project file may come from a stranger's repository. A server that it names receives no key, unless it is on
-this machine or the provider's own, or the user's own settings bind the key to it (`model_settings`). The
-cache of the file must lie below its own folder, and its tools must not have effects.
+A project file may come from an untrusted repository. A server that it names receives no key, unless the
+server is on this machine or the provider's own, or the user's own settings bind the key to it
+(`model_settings`). The cache of the file must lie below the folder of the file, and its tools must not have
+effects.
 """
 
 from __future__ import annotations
@@ -49,18 +50,20 @@ from tot_lab.lab.model_settings import (
 from tot_lab.strategies.research import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
-_OTHERS = ("TOT_LAB_MODELS", "TOT_LAB_TOKEN")  # the folder of weights, and the token of `tot-lab serve`
-_IN_FILES = ("models", "research", "budget", "tools", "allow")  # no single variable can hold them
+_OTHERS = ("TOT_LAB_MODELS", "TOT_LAB_TOKEN")  # not settings: folder of weights, token of `tot-lab serve`
+_IN_FILES = ("models", "research", "budget", "tools", "allow")  # one variable cannot hold a table or a list
 
 
 class Settings(ModelSettings):
     """Settings of a session. `tl.Settings.read()` collects them."""
 
     models: dict[str, ModelSettings] = Field(default_factory=dict)
-    """Named models, which `tl.Lab`, roles and strategies accept too. `model` may be one of these names."""
+    """Models by name. `model`, `tl.Lab`, roles and strategies accept these names."""
 
     cache: Path | None = None
-    """Folder of cached replies, relative to the file that names it. `None` means the user's own."""
+    """Folder of cached replies, relative to the file that names it. `None` means the user's own cache
+    folder.
+    """
 
     research: ResearchDelegate = ResearchDelegate()
     """How research is delegated; see `tl.records.ResearchDelegate`."""
@@ -74,7 +77,7 @@ class Settings(ModelSettings):
     """
 
     allow: frozenset[str] = frozenset()
-    """Effects that the tools may have: `files`, `network`, `process`. No project file can allow any."""
+    """Effects that the tools may have: `files`, `network`, `process`. A project file cannot allow effects."""
 
     _read: tuple[Path, ...] = PrivateAttr(default=())
     _tools_from: SettingsSource | None = PrivateAttr(default=None)
@@ -84,7 +87,7 @@ class Settings(ModelSettings):
         """Collect the settings that apply in `folder`.
 
         Args:
-            folder: `None` means the working directory.
+            folder: The folder. `None` means the working directory.
             given: Options, which take precedence over every other place. `None` means that an option was not
                 given.
 
@@ -115,12 +118,14 @@ class Settings(ModelSettings):
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that were read, the nearest first."""
+        """The settings files that were read, the nearest first."""
         return self._read
 
     @property
     def chosen(self) -> ModelSettings:
-        """The settings of the model to call: these, or the entry of `models` that `model` names."""
+        """The settings of the model to call: those of this object, or the entry of `models` that `model`
+        names.
+        """
         own = {name: getattr(self, name) for name in ModelSettings.model_fields}
         if self.model not in self.models:
             chosen = ModelSettings(**own)
@@ -144,7 +149,7 @@ class Settings(ModelSettings):
         return f"{chosen.name}{where}" + (f" (settings: {files})" if files else "")
 
     def lab(self, **more: Any) -> Lab:
-        """Return a lab with these settings. `more` are arguments of `tl.Lab` that replace them."""
+        """Return a lab with these settings. `more` are arguments of `tl.Lab`, which take precedence."""
         equipment = {} if "tools" in more else self.equipment()
         return Lab(self.chosen.endpoint(), **{"cache": self.cache, **equipment, **more})
 
@@ -219,7 +224,7 @@ def _value(text: str) -> Any:
         return text
 
 
-# What a project file may not do.
+# Limits of a project file.
 
 
 def _expect_harmless(sources: Mapping[str, SettingsSource], settings: Settings) -> None:

@@ -36,12 +36,12 @@ class CacheContents(NamedTuple):
 
 
 class ExportedCalls(NamedTuple):
-    """What `export_calls` wrote.
+    """The result of `export_calls`.
 
     Attributes:
         calls: Number of calls in the file.
         runs: Number of runs.
-        lost: Ids of the runs with calls of real models that are not in the cache, with their number.
+        lost: Number of calls of real models that are not in the cache, by id of their run.
         failed: Number of failed calls, which are only in the journals.
         uncached: Number of calls that are never cached, such as those of simulated models in a lab without a
             cache and of tools with effects.
@@ -67,7 +67,7 @@ def replies_by_key(runs: Iterable[Run]) -> dict[str, list[Reply]]:
 
 
 def contents_of(cache: Cache) -> CacheContents:
-    """Return what `cache` contains."""
+    """Return the numbers of calls and stores of `cache`, its size, and the cost of its calls."""
     calls: Counter[str] = Counter()
     costs: list[float | None] = []
     for _, entry in cache.entries():
@@ -86,7 +86,7 @@ def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache
     """Write the calls of `runs` and the replies that they received to one file.
 
     Returns:
-        What the file contains and what it lacks.
+        Numbers of the calls in the file, and of missing calls.
 
     Raises:
         CacheError: If a call had different replies in two runs.
@@ -126,10 +126,10 @@ def import_calls(cache: Cache, other: Cache) -> tuple[int, int]:
     """Add the calls of `other` to `cache`. A damaged entry of `cache` is replaced.
 
     Returns:
-        The number of added calls, and the number of those that `cache` already had.
+        The number of added calls, and the number of calls that `cache` already had.
 
     Raises:
-        CacheError: If an entry of `other` is not valid. Nothing is written then.
+        CacheError: If an entry of `other` is not valid. Then nothing is written.
     """
     new: list[tuple[str, Entry]] = []
     known = 0
@@ -162,7 +162,7 @@ def prune(cache: Cache, kept: dict[str, list[Reply]], *, really: bool) -> int:
         really: `False` only counts the replies.
 
     Returns:
-        The number of replies.
+        The number of replies that were removed, or would be.
 
     Raises:
         CacheError: If `cache` is an exported file.

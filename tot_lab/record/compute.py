@@ -1,8 +1,8 @@
-"""The compute of a run: FLOPs of its model calls, and the time that it would take alone.
+"""The compute of a run: FLOPs of its model calls, and the time that it would take by itself.
 
 Both are folds over the records. A call takes 2 FLOPs for each parameter of its model and each token that the
-model reads or writes. The parameters are those of `Run.params`; where they or the tokens are unknown, so are
-the FLOPs. The time is that of the longest chain of calls that wait for each other.
+model reads or writes. The numbers of parameters are those of `Run.params`. If they or the tokens are unknown,
+so are the FLOPs. The time is that of the longest chain of calls that wait for each other.
 
 References:
     Kaplan et al. 2020, Scaling Laws for Neural Language Models, arXiv:2001.08361, section 2.1 (2 FLOPs per
@@ -22,7 +22,7 @@ from tot_lab.core.purposes import role_of
 from tot_lab.core.records import Line, Note, Position
 
 Params: TypeAlias = Mapping[str, float | None]
-"""Parameters of models, by the name of a model, a purpose or a role."""
+"""Numbers of parameters of models, by the name of a model, a purpose or a role."""
 
 
 class Flops(NamedTuple):
@@ -30,9 +30,9 @@ class Flops(NamedTuple):
 
     Attributes:
         flops: With every prompt counted in full.
-        flops_prefix_once: With what a prompt repeats of the beginning of earlier calls of the run to the same
-            model, their replies included, counted once. It is what a server computes that keeps all of them.
-            The tokens of a part of a prompt are its share of the characters.
+        flops_prefix_once: With a prefix that a prompt shares with earlier calls of the run to the same model,
+            their replies included, counted once, as on a server that caches all prefixes. The tokens of the
+            prefix are estimated from its share of the characters of the prompt.
     """
 
     flops: float | None = None
@@ -40,13 +40,13 @@ class Flops(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """The compute of a run. The first two are the sums of `Flops`.
+    """The compute of a run. The first two fields are the sums of `Flops` over its calls.
 
     Attributes:
         seconds_alone: The time of the longest chain of calls of models and tools that wait for each other,
-            each from when it was last sent until its reply. It is what the run would take without the other
+            each from when it was last sent until its reply. The run would take this time without the other
             runs of a sweep: without waiting for a limit or a slot, and without failed tries. The time of the
-            strategy itself does not count, and what a busy server adds to a call remains. `None` if the
+            strategy itself does not count, but delays by a busy server do. `None` if the
             duration of a call is unknown, such as that of a cached reply.
     """
 
@@ -60,8 +60,8 @@ def compute_of(lines: Sequence[Line], params: Params, unknown: Iterable[str]) ->
 
     Args:
         lines: Its records.
-        params: The parameters of its models.
-        unknown: What the record lacks (`Header.unknown`).
+        params: The numbers of parameters of its models.
+        unknown: The kinds of data that the record lacks (`Header.unknown`).
     """
     calls = flops_by_call(lines, params, unknown).values()
     flops, once = (
@@ -73,8 +73,9 @@ def compute_of(lines: Sequence[Line], params: Params, unknown: Iterable[str]) ->
 
 
 def params_in(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
-    """The parameters in the roles of a header. Those of a role with a model belong to that model, and the
-    others to the calls of the role."""
+    """The numbers of parameters in the roles of a header. That of a role with a model belongs to the model,
+    and any other to the calls of the role.
+    """
     params: dict[str, float | None] = {}
     for role, given in roles.items():
         model = given.get("model")
@@ -112,7 +113,7 @@ def _used_nothing(reply: Reply) -> bool:
 
 
 def params_of(call: Call, params: Params) -> float | None:
-    """The parameters of the model of a call, `None` if unknown."""
+    """The number of parameters of the model of a call, `None` if unknown."""
     names = filter(None, (call.model, call.purpose, role_of(call.purpose)))
     return next((params[name] for name in names if name in params), None)
 
@@ -121,8 +122,9 @@ def params_of(call: Call, params: Params) -> float | None:
 
 
 def _repeated(made: Sequence[tuple[Call, Reply]], sizes: Sequence[float | None]) -> list[float]:
-    """The share of each prompt that repeats the beginning of an earlier call to the same model, which has
-    `sizes` parameters."""
+    """The share of each prompt that is a common prefix with an earlier call to the same model, reply
+    included. `sizes` are the numbers of parameters of the models.
+    """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for number, ((call, _), size) in enumerate(zip(made, sizes, strict=True)):
         groups.setdefault((call.model, size, repr(call.tools)), []).append(number)
@@ -143,8 +145,9 @@ def _text(messages: Iterable[Message]) -> str:
 
 
 def _continuation(call: Call, reply: Reply) -> str:
-    """What the model wrote, as a later prompt repeats it. Thinking is not sent back, so what follows it has
-    another beginning then."""
+    """The reply of the model, as a later prompt repeats it. Empty for a reply with thinking: thinking is not
+    sent back, so the later prompt has another prefix.
+    """
     if reply.thinking:
         return ""
     begun = call.messages and call.messages[-1].role == "assistant"
@@ -152,15 +155,15 @@ def _continuation(call: Call, reply: Reply) -> str:
 
 
 def _common_with_earlier(texts: Sequence[str]) -> list[int]:
-    """The length of the longest beginning that each text shares with one before it in the list.
+    """The length of the longest prefix that each text shares with an earlier text of the list.
 
-    In sorted order it is shared with a neighbour. From the last text to the first, each is compared with its
-    neighbours and then taken out, so that all neighbours are earlier.
+    In sorted order the prefix is shared with a neighbour. From the last text to the first, each is compared
+    with its neighbours and then taken out, so that all neighbours are earlier.
     """
     order = sorted(range(len(texts)), key=texts.__getitem__)
     ends = [-1, *order, -1]
     left, right = dict(zip(order, ends, strict=False)), dict(zip(order, ends[2:], strict=True))
-    common = {a: _common(texts[a], texts[b]) for a, b in pairwise(order)}  # with the next
+    common = {a: _common(texts[a], texts[b]) for a, b in pairwise(order)}  # with the next text
     longest = [0] * len(texts)
     for number in reversed(range(len(texts))):
         before, after = left[number], right[number]
@@ -172,7 +175,7 @@ def _common_with_earlier(texts: Sequence[str]) -> list[int]:
 
 
 def _common(a: str, b: str) -> int:
-    """The length of the longest common beginning."""
+    """The length of the longest common prefix."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -197,7 +200,7 @@ class _Branch:
         self.last = last
 
     def add(self, other: _Branch) -> None:
-        """Let calls follow."""
+        """Append the calls of `other`."""
         self.seconds += other.seconds
         self.first = min(self.first, other.first)
         self.last = max(self.last, other.last)
@@ -207,7 +210,7 @@ _Branches: TypeAlias = dict[Position, _Branch]
 
 
 def _seconds_alone(lines: Sequence[Line]) -> float | None:
-    """The duration of the longest chain of calls. `None` if one is unknown."""
+    """The duration of the longest chain of calls. `None` if the duration of a call is unknown."""
     asked: dict[Position, float] = {}
     sent: dict[Position, float] = {}
     untimed: set[Position] = set()
@@ -230,7 +233,7 @@ def _seconds_alone(lines: Sequence[Line]) -> float | None:
         place, first = reply.p, asked[reply.p]
         start = sent.get(place, first)
         if refused(reply.e.error) and place not in sent:  # type: ignore[union-attr]
-            start = reply.t  # it was not made
+            start = reply.t  # the call was not made
         elif place in untimed and place not in sent:
             return None
         _follow(levels[len(place)], place[:-1], _Branch(max(reply.t - start, 0.0), first, reply.t))
@@ -252,13 +255,13 @@ def _follow(branches: _Branches, branch: Position, step: _Branch) -> None:
 
 def _longest(branches: Sequence[_Branch]) -> _Branch:
     """The longest chain of branches of a `gather`. A branch waited for another one if its first call was made
-    after the last reply of the other, as where branches run one after the other."""
+    after the last reply of the other, as if branches run one after the other."""
     ended = sorted(branches, key=lambda branch: branch.last)
     longest, waited, place = 0.0, 0.0, 0
     for branch in sorted(branches, key=lambda branch: branch.first):
         while ended[place].last < branch.first:
             waited = max(waited, ended[place].seconds)
             place += 1
-        branch.seconds += waited  # from here on that of the chain
+        branch.seconds += waited  # from here on the duration of the chain
         longest = max(longest, branch.seconds)
     return _Branch(longest, min(branch.first for branch in branches), ended[-1].last)

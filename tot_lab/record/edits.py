@@ -1,11 +1,11 @@
 """Changes of a person in a branch of a run.
 
 An edit is applied before an event is recorded: the changed event is recorded and sent back to the strategy
-(`emit`). Nothing else in the search changes, so the header is all that a replay needs.
+(`emit`). Nothing else in the search changes, so a replay needs only the edits in the header.
 
-A header describes a branch as `{"run": id, "node": id}` and the one change: `content`, `score` or `strategy`.
-`file` is the journal of the parent, if it has one; `before` is the branch of the parent, if it was branched
-too.
+A header describes a branch as `{"run": id, "node": id}` with one further field for the change: `content`,
+`score` or `strategy`. `file` is the journal of the parent, if it has one; `before` is the branch of the
+parent, if it was branched too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tot_lab.core.records import Scored, Thought
 
 
 class Branched(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One step from a run to a branch of it."""
+    """The step from a run to one of its branches."""
 
     run: str
     node: str
@@ -61,7 +61,7 @@ class Edits:
         return cls(contents, scores) if contents or scores else None
 
     def applied(self, event: Any) -> Any:
-        """`event` as it will be recorded."""
+        """`event` as it will be recorded, with the edit of its thought if there is one."""
         if type(event) is Thought and event.id in self.contents:
             return msgspec.structs.replace(event, text=self.contents[event.id])
         if type(event) is Scored and event.id in self.scores:
@@ -70,7 +70,7 @@ class Edits:
 
 
 def _lineage(step: Branched | None) -> Iterator[Branched]:
-    """The step to a run, that to its parent, and so on to the first."""
+    """`step`, the step that led to its parent run, and so on back to the first."""
     while step is not None:
         yield step
         step = step.before

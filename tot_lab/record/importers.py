@@ -1,11 +1,11 @@
-"""Loading runs: journals, and the logs of other people's searches.
+"""Loading runs: journals, and the logs of other tools.
 
-An importer is a class with two static methods: `recognises(head)`, whether a file that begins with these
-bytes is one of its own, and `read(path)`, its run or runs. A Parquet file, which names its columns at its
-end, is recognised by `PAR1` and the beginning of its footer. A text `expects` says how such files begin; the
-error about a file that no importer recognises lists it. Importers are components of the group `importers`
-(`tot_lab.core.registry`); those of installed packages are asked only about files that no built-in one
-recognises. `published.py` is an example.
+An importer is a class with two static methods: `recognises(head)`, whether it reads files that begin
+with these bytes, and `read(path)`, which returns the run or runs of a file. A Parquet file, which names its
+columns at its end, is recognised by `PAR1` and the beginning of its footer. A text `expects` says how such
+files begin; the error about a file that no importer recognises lists it. Importers are components of the
+group `importers` (`tot_lab.core.registry`); those of installed packages are tried only on files that no
+built-in importer recognises. `published.py` is an example.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENDINGS = (".jsonl", ".json", ".eval", ".parquet")
 
 
 class Importer(Protocol):
-    """Reads the files of one kind of log. An attribute `expects` (a text) may say how they begin."""
+    """Reads the files of one kind of log. An attribute `expects` (a text) may say how such files begin."""
 
     @staticmethod
     def recognises(head: bytes) -> bool:
@@ -42,7 +42,7 @@ class Importer(Protocol):
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Run | list[Run]:
-        """The run in a file, or its runs. Raises `JournalError` for a damaged file."""
+        """The run or runs in a file. Raises `JournalError` for a damaged file."""
 
 
 class Journal:
@@ -62,21 +62,21 @@ class Journal:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load a run from a journal, or a list of runs from a log of other people or from a folder.
+    """Load a run from a journal, or a list of runs from a log of another tool or from a folder.
 
         run = tl.load("runs/a.jsonl")
         runs = tl.load("runs/sweep")
         runs = tl.load("gpt-4_0.7_propose1_value3_greedy5_start900_end1000.json")
 
     Nothing in a file is executed or imported. An unfinished journal is read up to its last whole line.
-    Installed packages may add importers of other logs. In a folder and the folders in it, such as those of
-    sweeps, the files that end in `.jsonl`, `.json`, `.eval` and `.parquet` are read, the empty ones excepted.
+    Installed packages may add importers of other logs. In a folder and its subfolders, such as those of
+    sweeps, all files that end in `.jsonl`, `.json`, `.eval` or `.parquet` are read, except empty ones.
 
     Raises:
-        TypeError: If `path` is no path.
+        TypeError: If `path` is not a path.
         OSError: If the file cannot be opened, or the folder contains no file that an importer recognises.
-        JournalError: If a file is damaged or was written by a newer version; names the file and the line or
-            entry. If no importer recognises it, the message lists what each of them expects.
+        JournalError: If a file is damaged or was written by a newer version, or no importer recognises it.
+            The message names the file and the line or entry, or lists what each importer expects.
 
     Warns:
         UserWarning: If a folder contains files with these endings that no importer recognises. They are left
@@ -114,7 +114,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"{path}: no importer recognises this file. Runs are NAME{', NAME'.join(ENDINGS)}, or a folder "
             f"of them; tl.tasks reads tasks."
         )
-    try:  # a file that is almost a journal or a published log has an error of its own
+    try:  # a file that is nearly a journal or a published log gets the more precise error of that importer
         return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)
     except JournalError as error:
         raise JournalError(
@@ -135,13 +135,13 @@ def _existing(path: Path) -> Path:
 
 
 def run_files(folder: Path, endings: Collection[str] = ENDINGS) -> list[Path]:
-    """Return the files of runs in a folder and the folders in it, as `load` reads them.
+    """Return the files of runs in a folder and its subfolders that `load` would read.
 
     Raises:
         FileNotFoundError: If the folder has no such file.
 
     Warns:
-        UserWarning: If there are others with these endings.
+        UserWarning: If other files there have these endings.
     """
     files, others = list[Path](), list[Path]()
     for file in files_below(folder):
@@ -174,7 +174,7 @@ def _load_folder(folder: Path) -> list[Run]:
 
 def _head(path: str | os.PathLike[str]) -> bytes:
     with open_regular(path) as file:
-        head = file.read(HEAD).removeprefix(b"\xef\xbb\xbf")  # of tools on Windows
+        head = file.read(HEAD).removeprefix(b"\xef\xbb\xbf")  # the byte order mark
     return MAGIC + parquet_footer(Path(path), HEAD) if head.startswith(MAGIC) else head
 
 
@@ -188,7 +188,7 @@ def _recognises(name: str, importer: Importer, head: bytes) -> bool:
 
 
 def _importers() -> Iterator[tuple[str, Importer]]:
-    """The built-in ones by name, then those of packages, each imported when its turn comes."""
+    """The built-in importers with their names, then those of packages, each imported when it is reached."""
     yield from built_in("importers").items()
     for name in offered("importers"):
         if (component := load_installed(name, "importers")) is not None:

@@ -4,9 +4,9 @@ The first line is the header, which describes how the run was made. Every other 
 while the run progresses. If a process was killed while it wrote a line, the file is read up to the last
 complete line. Any other damage is an error that names the file and the line. Nothing in a file is executed.
 
-A text that the file already holds is left out, since hundreds of samples can share a prompt. `like` is 1 for
-a call with the messages, a thought with the text, and a decision with the reason of the one before it in the
-file. It is 2 for a thought with the text of the reply at the position just before its own.
+A text that the file already holds is left out, since hundreds of samples can share a prompt. `like` is 1 if
+the messages of a call, the text of a thought or the reason of a decision are those of the previous call,
+thought or decision in the file. It is 2 for a thought whose text is the reply at the position just before it.
 
 The last field of each object, `crc32`, is a checksum: the CRC-32 of the line before `,"crc32":`, as eight
 hexadecimal digits. The field `checksum` of the header declares that every line has one. Files of earlier
@@ -55,9 +55,10 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         repeat: Index of the repeat.
         roles: Settings of the models of roles.
         branched: The run and node that this run was branched from; see `tot_lab.record.edits`.
-        unknown: What an imported log lacks: `prompts`, `replies`, `times`, `durations` (of calls), and
-            `calls` (some calls are missing, so the usage is unknown).
-        counterfactual: Ids of the runs whose replies answered this one; no model was asked.
+        unknown: The kinds of data that an imported log lacks: `prompts`, `replies`, `times`, `durations` (of
+            calls), and `calls` (some calls are missing, so the usage is unknown).
+        counterfactual: Ids of the runs whose recorded replies answered the calls of this run, without a
+            model.
         tools: Settings of the tools, by name.
         effect_policy: The lab's effect policy, empty if it had none.
         agent_id: Id of the agent for which the lab works, empty if it had none. The same holds for
@@ -125,7 +126,7 @@ class HeldByAnother(JournalError):
 
 
 def _scalar(value: Any) -> Any:
-    """Encode numpy numbers as plain numbers."""
+    """Return a numpy number as a plain number. Raises TypeError for anything else."""
     if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):
         return value.item()
     raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
@@ -148,8 +149,8 @@ def lines_text(header: Header, lines: Sequence[Line], before: Texts | None = Non
     Args:
         header: The header.
         lines: The lines.
-        before: The texts of the lines before them in the file, which takes in those of `lines` too. If it is
-            None, no line leaves out a text of a line before them.
+        before: The texts of the earlier lines in the file. Those of `lines` are added to it. `None` means
+            that no text of an earlier line is left out.
     """
     if header.tot_lab >= _SHORT:
         texts, whole = Texts() if before is None else before, lines
@@ -161,7 +162,7 @@ def lines_text(header: Header, lines: Sequence[Line], before: Texts | None = Non
 
 
 def lines_in(data: bytes, path: str | os.PathLike[str]) -> list[Line]:
-    """Return the lines in `data`, which `lines_text` returned. `path` names the journal in errors.
+    """Return the lines in `data`, as `lines_text` writes them. `path` names the journal in errors.
 
     Raises:
         JournalError: If a text that was left out is missing.
@@ -191,14 +192,14 @@ class Texts:
             self.take(line)
 
     def take(self, line: Line) -> None:
-        """Take in a whole line."""
+        """Add the texts of a complete line."""
         if (field := _REPEATED.get(kind := type(line.e))) is not None:
             self.last[kind] = getattr(line.e, field)
         elif isinstance(line.e, Reply):
             self.replies[line.p] = line.e.text
 
     def shortened(self, line: Line) -> Line:
-        """Return `line` without the text that is known."""
+        """Return `line` without its text if that is known."""
         if (field := _REPEATED.get(kind := type(line.e))) is None or not (text := getattr(line.e, field)):
             return line
         if kind is Thought and text == self._reply_before(line):
@@ -248,7 +249,7 @@ def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]
 
 @gc_paused()
 def parse_journal(data: bytes, path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]:
-    """Return what `read_journal` does, of the bytes of a journal. `path` names it in errors."""
+    """Like `read_journal`, for the bytes of a journal. `path` names it in errors."""
     end = data.rfind(b"\n") + 1  # the rest was cut off when the process was killed
     first = data.find(b"\n", 0, end) + 1
     if first == 0:
@@ -281,7 +282,7 @@ def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
 
     Raises:
         OSError: If the file cannot be opened.
-        JournalError: If one of the two is damaged.
+        JournalError: If the header or the end is damaged.
     """
     data = read_regular(path)
     header = _read_header(path, data[: max(data.find(b"\n"), 0)])

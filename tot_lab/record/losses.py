@@ -2,14 +2,14 @@
 
 Everything is counted from the records, so a loaded run gives the same counts as a new one. The roles are
 those of `tot_lab.core.purposes.ROLES`; calls of other purposes belong to `other`. Tool calls are not counted.
-The shares, each of one role:
+The shares for one role:
 
-- failed: failed calls / calls, with those that could not be sent. Calls that a budget refused are left out.
+- failed: failed calls / calls. Calls that could not be sent count, and calls that a budget refused do not.
 - unreadable: unreadable replies / replies. A reply counts even if a retry could be read.
 - truncated: replies that ended at `max_tokens` (finish reason `length`) / replies. Calls for a single token,
-or for log-probabilities, are meant to end there and do not count.
+or for log-probabilities, are meant to end there and are left out.
 
-The counts of a published log, which does not hold the calls, are unknown, never 0.
+A published log does not hold the calls, so its counts are unknown, never 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LARGE = 0.05
 """Share above which a warning is issued."""
 
 NAMED = 3
-"""Maximum number of losses in a warning."""
+"""Maximum number of losses that a warning lists."""
 
 _KINDS = ("failed", "unreadable", "truncated")
 _COLUMN = re.compile(rf"({'|'.join([*ROLES, OTHER])})_(calls|{'|'.join(_KINDS)})")
@@ -54,7 +54,7 @@ An unreadable sample is a `None` in `Scored.samples`. It has a note only if it w
 
 
 class Losses(NamedTuple):
-    """The calls of one role: all that were not refused, failed ones, and unreadable and truncated replies."""
+    """Counts for one role: calls not refused, failed calls, and unreadable and truncated replies."""
 
     calls: int = 0
     failed: int = 0
@@ -71,7 +71,7 @@ class Losses(NamedTuple):
 ByRole: TypeAlias = dict[str, Losses]
 
 
-# Of a run.
+# Losses of a run.
 
 
 def losses_of(run: Run) -> ByRole | None:
@@ -123,10 +123,10 @@ def losses_of(run: Run) -> ByRole | None:
                 count(purpose, "unreadable")
             if purpose in _EVALUATED_BY:
                 rounds[_EVALUATED_BY[purpose]].retries += 1
-        elif isinstance(event, Scored) and event.by == "rollout":  # it has a note of each unreadable reply
+        elif isinstance(event, Scored) and event.by == "rollout":  # its unreadable replies have notes
             rounds.update({by: _Round() for by in rounds})
         elif isinstance(event, Scored) and (by := event.by if event.by in rounds else latest) is not None:
-            rounds[by].read(event.samples)  # a user's evaluator has the purpose, but not the name
+            rounds[by].read(event.samples)  # a user's evaluator has such purposes, but its own name
         elif isinstance(event, Decided) and event.what == "failed":
             for by, held in rounds.items():
                 if not held.draws:  # all of its samples failed
@@ -167,7 +167,7 @@ class _Round:
 
     @property
     def unreadable(self) -> int:
-        """Unreadable replies for which no further sample was taken."""
+        """Number of unreadable replies that were not sampled again."""
         for_each = max((self.calls - self.retries) // len(self.draws), 1)
         return max(self.draws.count(False) * for_each - self.errors, 0) if self.calls else 0
 
@@ -188,12 +188,12 @@ def total(losses: Iterable[ByRole | None]) -> ByRole | None:
     return summed if known else None
 
 
-# Of a table.
+# Losses of the runs in a table.
 
 
 def columns_of(losses: Sequence[ByRole | None]) -> dict[str, tuple[str, list[int | None]]]:
     """The columns of a table with a row per run: `ROLE_calls`, `ROLE_failed`, `ROLE_unreadable` and
-    `ROLE_truncated` for each role of which any of the runs made a call."""
+    `ROLE_truncated` for each role with a call in any of the runs."""
     roles = [role for role in (*ROLES, OTHER) if any(role in held for held in losses if held is not None)]
     return {
         f"{role}_{name}": (
@@ -211,13 +211,13 @@ def is_loss_column(name: object) -> bool:
 
 
 def without_losses(frame: pandas.DataFrame) -> pandas.DataFrame:
-    """The table without these columns, for callers that warn about the losses themselves."""
+    """The table without the columns of `columns_of`, for callers that warn about the losses themselves."""
     return frame.drop(columns=[name for name in frame.columns if is_loss_column(name)])
 
 
 def losses_by(frame: pandas.DataFrame, keys: Sequence[str]) -> dict[Any, ByRole | None]:
-    """The losses of each group of runs, by the tuple of its values of `keys`, in the order of the table;
-    `None` if they are not known."""
+    """The losses of each group of runs, by the tuple of its values of `keys`, in the order of the table.
+    `None` if the losses are not known."""
     columns = [name for name in frame.columns if is_loss_column(name) and name not in keys]
     groups: Any = frame.groupby(list(keys), sort=False, observed=True, dropna=False)
     if not columns:
@@ -263,7 +263,7 @@ def _sorted(losses: ByRole) -> list[_Loss]:
 def describe(losses: ByRole | None, most: int | None = None) -> str | None:
     """The shares as text, largest first: `evaluate 12.5% failed, propose 1.0% truncated`, or `none`.
 
-    `None` if they are not known. `most` limits their number; `None` means all.
+    `None` if the losses are not known. `most` limits how many are listed; `None` lists all.
     """
     if losses is None:
         return None
@@ -273,7 +273,7 @@ def describe(losses: ByRole | None, most: int | None = None) -> str | None:
 
 
 def large(groups: Mapping[Any, ByRole | None]) -> list[tuple[str, str, str]]:
-    """Return the losses above `LARGE`, largest first: the group, the share, and a text with the counts."""
+    """Return the losses above `LARGE`, largest first, each as group, share, and text with the counts."""
     found = [
         (loss, _name(names))
         for names, losses in groups.items()
@@ -285,7 +285,7 @@ def large(groups: Mapping[Any, ByRole | None]) -> list[tuple[str, str, str]]:
 
 
 def warning_of(groups: Mapping[Any, ByRole | None]) -> str:
-    """A sentence about the losses above `LARGE` with their counts, empty if there are none."""
+    """A sentence about the losses above `LARGE` with their counts. Empty if there are no such losses."""
     found = [f"{name}: {counted}" if name else counted for name, _, counted in large(groups)]
     if not found:
         return ""

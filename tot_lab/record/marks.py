@@ -1,8 +1,8 @@
 """People's marks on the thoughts of a run: right, wrong, or a note.
 
 Marks are not part of the record. They are stored beside the journal in one small file, which is checked when
-it is read and replaced atomically. Views of a run are notified when its marks change, because two objects may
-share one file.
+it is read and replaced atomically. Views of a run are notified when its marks change, because several `Run`
+objects may share one file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _watchers: list[weakref.WeakMethod[Callable[[str], None]]] = []
 def watch(notify: Callable[[str], None]) -> None:
     """Call the method `notify` with the id of each run whose marks change, in the thread that changes them.
 
-    Its object is not kept alive.
+    Only a weak reference to the object of the method is kept.
     """
     _watchers.append(weakref.WeakMethod(notify, _watchers.remove))
 
@@ -61,8 +61,7 @@ def changed(run: str) -> None:
 
 
 def marks_file(journal: str | os.PathLike[str]) -> Path:
-    """The file of the marks: `a.marks.json` beside `a.jsonl`. Journals with other endings get another
-    name."""
+    """The file of the marks: `a.marks.json` beside `a.jsonl`, and `b.log-marks.json` beside `b.log`."""
     path = Path(journal)
     return path.with_name(f"{path.stem}.marks.json" if path.suffix == ".jsonl" else f"{path.name}-marks.json")
 

@@ -1,10 +1,10 @@
-"""The methods of a run that other rooms implement and attach (`tot_lab.core.attach`).
+"""The methods of a run that other subpackages implement and attach (`tot_lab.core.attach`).
 
-`methods.pyi` says what they take and give; a test holds it to what is attached.
+`methods.pyi` declares their signatures; a test compares it with the attached functions.
 """
 
 from tot_lab.core.attach import NamesNearest
 
 
 class RunMethods(NamesNearest):
-    """Base of `Run`: frames, figures, pages, plans and replay, each from its own room."""
+    """Base of `Run`: frames, figures, pages, plans and replay, each attached by its own subpackage."""

@@ -1,8 +1,8 @@
-"""Runs from lists of nodes: the logs of searches that this project did not make.
+"""Runs from lists of nodes: the logs of searches by other programs.
 
-    a table (`node_tables.py`) or a foreign log (an importer) → `LoggedNode`s → `run_of_nodes` → Run
+    a table (`node_tables.py`) or a log of another tool (an importer) → `LoggedNode`s → `run_of_nodes` → Run
 
-Nodes come in any order and have ids of their own. What a log lacks is unknown (`Header.unknown`), never
+Nodes come in any order and have ids of their own. Data that a log lacks is unknown (`Header.unknown`), never
 invented. All work is linear in the number of nodes and the length of their ids, which grows with the depth.
 Nothing recurses over the depth.
 """
@@ -44,10 +44,10 @@ MAX_DEPTH = 1000
 """Steps below the root that a tree may have."""
 
 ROWS = "imported.rows"
-"""The note with what a table says of the calls behind each node: a `CallSums` by the id of the node."""
+"""Name of the note that holds the sums over the calls of each node, from a table: `CallSums` by node id."""
 
 RECORDED = "recorded"
-"""The evaluator of scores that a log holds without saying how they were made."""
+"""`Scored.by` of scores for which the log names no evaluator."""
 
 State: TypeAlias = Literal[
     "",
@@ -62,12 +62,12 @@ State: TypeAlias = Literal[
     "failed",
     "answer",
 ]
-"""What a log says of a node: a decision (`tot_lab.core.records.Decision`), `unreadable` for a score that
+"""The state of a node in a log: a decision (`tot_lab.core.records.Decision`), `unreadable` for a score that
 could not be read, and `question`, `proposed` or an empty text for neither."""
 
 
 class CallSums(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a table says of the calls behind a node, in the columns of `nodes_df` of these names."""
+    """Sums over the calls of a node, from the columns of a table that are named as in `nodes_df`."""
 
     thinking: str | None = None
     samples: int | None = None
@@ -83,11 +83,11 @@ class CallSums(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def call_sums(run: Run) -> dict[str, CallSums]:
-    """Return what the table says of the calls behind each node, for a run made of one. Else it is empty."""
+    """Return the sums over the calls of each node, for a run made from a table. Empty for other runs."""
     noted = next((e.data for e in run.events if isinstance(e, Note) and e.name == ROWS), {})
     try:
         return msgspec.convert(noted, dict[str, CallSums])
-    except msgspec.ValidationError:  # of another tool
+    except msgspec.ValidationError:  # a note of another tool
         return {}
 
 
@@ -100,8 +100,8 @@ class LoggedCall(msgspec.Struct, gc=False, array_like=True):
             it.
         purpose: As in `Call.purpose`. Calls that evaluate or criticise (`value`, …) and tool calls
             (`tool`) belong to the node itself, and all others to its parent.
-        id: Calls of a log with the same id are one call, such as a proposal of several nodes. An empty id
-            is that of no other call.
+        id: Calls of a log with the same id are one call, such as a proposal of several nodes. Calls with an
+            empty id are all different.
         start: When it was made, in seconds on any clock. `None` if that is unknown.
         end: When its reply arrived.
         settings: Further fields of `Call`, such as `model` and `temperature`.
@@ -124,11 +124,11 @@ class LoggedNode(msgspec.Struct, gc=False, array_like=True):
         parent: The id of its parent, `None` for a root.
         text: The thought.
         score: In the units of the log. `None` if it has none.
-        state: Whether it was kept or pruned, as far as the log says so (`State`).
+        state: Whether it was kept or pruned, if the log says so (`State`).
         calls: The calls that made and evaluated it.
-        time: When it was made, in seconds on the clock of the calls. `None` takes the end of its last call.
+        time: When it was made, in seconds on the clock of the calls. `None` means the end of its last call.
         open: Whether the nodes below continue its text, even in the middle of a word.
-        scored: The evaluation, if the log says more of it than the score, which is in `score`.
+        scored: Details of the evaluation beyond `score`, if the log has them.
         reason: The rule behind `state`.
         merged: The id of the node whose state it reached.
     """
@@ -147,19 +147,19 @@ class LoggedNode(msgspec.Struct, gc=False, array_like=True):
 
 
 class LoggedEnd(NamedTuple):
-    """What a log says about the end of a run, and about the run as a whole.
+    """Data of a log about the end of a run, and about the run as a whole.
 
     Attributes:
-        answer: The final answer. `None` takes it from the first of `nodes`. Without either the run has an end
-            only if `stop` says why.
+        answer: The final answer. `None` takes it from the first of `nodes`. Without an answer and without
+            `nodes`, the run has an end only if `stop` says why.
         nodes: Ids, in the log, of the nodes that hold the final answers, best first.
         stop: Why the run ended, one of the stop codes.
         error: The error that ended the run.
-        notes: What else the log says, by the names of notes. Empty ones are left out.
+        notes: Further data of the log, by the names of notes. Empty notes are left out.
         repeat: Which repeat of the task it is.
-        complete: Whether the log holds all calls, with their tokens as far as the model reported them. `None`
-            if it does when each node but the root has a call.
-        keeps_states: Whether the states of the nodes are those of the log even where the answer is.
+        complete: Whether the log holds all calls, with all tokens that the model reported. `None` means that
+            it does if each node except the root has a call.
+        keeps_states: Whether nodes that hold an answer also keep their states in the log.
     """
 
     answer: str | None = None
@@ -173,7 +173,7 @@ class LoggedEnd(NamedTuple):
 
 
 FieldPlace: TypeAlias = Callable[[int, str], str]
-"""Names the place of a field in an error message, from the number of a node (from 0) and the field."""
+"""Describes the place of a field in an error message, from the index of the node (from 0) and the field."""
 
 
 @gc_paused()
@@ -190,22 +190,24 @@ def run_of_nodes(
 ) -> Run:
     """Make a run of the nodes of a log.
 
-    A node without a parent is the root, and its text is the question. If there are several, or the only one
-    does not hold the question of `task`, they become children of a root with the question. Nodes get the ids
-    of this project unless they have them already; the note `imported.ids` then holds the log's own.
+    A node without a parent is the root, and its text is the question. If there are several such nodes, or the
+    only one does not hold the question of `task`, they become children of a root with the question. If the
+    ids do not have the form of those in a run, they are replaced, and the note `imported.ids` holds the old
+    ids.
 
     Args:
         nodes: The nodes, in any order. If all have a time, they are ordered by it.
         name: The name of the search.
-        task: The task. `None` makes a `general` one of the text of the root, which is not graded.
-        end: What the log says about the end.
-        score_range: The lowest and the highest score of the log.
+        task: The task. `None` makes an ungraded `general` task from the text of the root.
+        end: Data of the log about the end.
+        score_range: The lowest and the highest score that the log can contain.
         started: The time of the first record, ISO 8601. Empty if it is unknown.
         where: Names the place of a node and a field in an error message.
-        id: The id of the run. An empty one is made of the nodes.
+        id: The id of the run. If empty, it is computed from the nodes.
 
     Raises:
-        JournalError: If the nodes form no tree, a score is out of range, or the times span over a century.
+        JournalError: If the nodes do not form a tree, a score is out of range, or the times span over a
+            century.
     """
     if not nodes:
         raise JournalError(f"{where(0, 'id')}: the log has no nodes.")
@@ -220,7 +222,7 @@ def run_of_nodes(
     made.nodes(nodes, tree, shares, times)
     made.end(nodes, tree, task, end)
     settings = {} if task is None else task.settings()
-    # The same nodes are the same run, wherever their file lies.
+    # The same nodes give the same id, whatever the path of their file.
     id = id or f"{zlib.crc32(encoder.encode((name, settings, nodes, end))):08x}"
     strategy = {"kind": "recorded", "name": name}
     unknown = _unknown(nodes, calls, start is not None, end.complete)
@@ -285,7 +287,7 @@ class _Tree(NamedTuple):
 
 
 def _root(nodes: Sequence[LoggedNode], task: Task | None) -> tuple[int | None, Task | None]:
-    """Return the number of the node with the question, and the task. `None` if another root is needed."""
+    """Return the index of the node that is the root, `None` if a root must be added, and the task."""
     roots = [k for k, node in enumerate(nodes) if node.parent is None]
     if len(roots) != 1:
         return None, task
@@ -296,7 +298,7 @@ def _root(nodes: Sequence[LoggedNode], task: Task | None) -> tuple[int | None, T
 
 
 def _tree(nodes: Sequence[LoggedNode], top: int | None, where: FieldPlace) -> _Tree:
-    """Return the tree of the nodes. Ids that all have the form of a run's are kept."""
+    """Return the tree of the nodes. The ids are kept if all of them have the form of ids in a run."""
     index = {node.id: k for k, node in enumerate(nodes)}
     if len(index) < len(nodes):
         k = next(k for k, node in enumerate(nodes) if index[node.id] != k)
@@ -378,7 +380,7 @@ def _has_own_id(node: LoggedNode) -> bool:
 
 
 def _times(nodes: Sequence[LoggedNode], where: FieldPlace) -> tuple[list[float] | None, float | None]:
-    """Return the times of the nodes since the first time, and that time. `None` if a node has none."""
+    """Return the times of the nodes since the first time, and that time. `None` if a node has no time."""
     known: list[float] = []
     for node in nodes:
         time = node.time
@@ -397,7 +399,7 @@ def _times(nodes: Sequence[LoggedNode], where: FieldPlace) -> tuple[list[float] 
 
 
 def start_of(nodes: Sequence[LoggedNode], where: FieldPlace) -> float | None:
-    """Return the first time in the nodes. `None` if a node has none.
+    """Return the first time in the nodes. `None` if a node has no time.
 
     Raises:
         JournalError: If the times span over a century.
@@ -412,7 +414,7 @@ _OWN = ("evaluate", "critique")
 
 
 def _own_purposes(calls: Sequence[LoggedCall]) -> set[str]:
-    """Return the purposes of the calls that are made for the node itself, and not for its parent."""
+    """Return the purposes whose calls belong to the node itself, and not to its parent."""
     purposes = {call.purpose for call in calls}
     return {purpose for purpose in purposes if purpose == "tool" or role_of(purpose) in _OWN}
 
@@ -443,7 +445,7 @@ class _Lines:
         shares: Sequence[float | None],
         times: Sequence[float] | None,
     ) -> None:
-        """Add the nodes with their calls, their scores from 0 to 1 (`shares`), and what became of them."""
+        """Add the nodes with their calls, their scores from 0 to 1 (`shares`), and their decisions."""
         own, ids, add, time = self.own, tree.ids, self.add, 0.0
         for k in tree.order:
             node, share = nodes[k], shares[k]
@@ -465,13 +467,13 @@ class _Lines:
             elif share is not None or node.state == "unreadable":
                 add(time, Scored(id, share, node.score, (), RECORDED))
             if node.state in DECISIONS:
-                if node.state == "answer" and not node.text:  # it ended the reply, which is no step
+                if node.state == "answer" and not node.text:  # it only ended the reply, and is not a step
                     add(time, Decided(id, "complete", END_OF_REPLY))
                 other = None if node.merged is None else ids[node.merged]
                 add(time, Decided(id, node.state, node.reason, other))
 
     def call(self, call: LoggedCall, node: str, time: float) -> None:
-        """Add a call and its reply, unless another node has added it. `time` is that of its node."""
+        """Add a call and its reply, unless another node has added it. `time` is the time of the node."""
         if call.id:
             if call.id in self._shared:
                 return
@@ -485,7 +487,7 @@ class _Lines:
             made = answered if call.start is None else call.start - self.start
         self.add(made, Call(node, call.purpose, call.messages, sample, **call.settings))
         if call.reply is not None:
-            next(self._positions)  # a reply has the position of its call, but counts
+            next(self._positions)  # a reply has the position of its call, but takes up the next position
             self.lines.append(Line(self.lines[-1].p, answered, call.reply, call.reply.cost))
 
     def end(self, nodes: Sequence[LoggedNode], tree: _Tree, task: Task | None, end: LoggedEnd) -> None:
@@ -537,7 +539,7 @@ def _answer(task: Task | None, nodes: Sequence[LoggedNode], index: Mapping[str, 
 def _unknown(
     nodes: Sequence[LoggedNode], calls: Sequence[LoggedCall], has_times: bool, complete: bool | None
 ) -> tuple[Any, ...]:
-    """Return what the log lacks."""
+    """Return the kinds of data that the log lacks (`Header.unknown`)."""
     if complete is None:
         complete = bool(calls) and all(node.calls for node in nodes if node.parent is not None)
     elif complete and not calls:  # no call was made

@@ -2,9 +2,9 @@
 
     file → entries (`Entry`, `State`) → records (`_breadth_first`, `_crossword`) → Run
 
-The logs have no prompts, no times and no tokens of single calls: `Header.unknown` lists what a run lacks.
-Which thoughts were kept and pruned is taken from the log. Of an evaluation the log has only the sum. The
-samples are computed from it and listed best first, since their order is unknown.
+The logs have no prompts, no times and no tokens of single calls: `Header.unknown` lists the missing
+data. Which thoughts were kept and pruned is taken from the log. The log has only the sum of an evaluation:
+the samples are computed from it and listed best first, since their order is unknown.
 
 References:
     Yao et al. 2023; github.com/princeton-nlp/tree-of-thought-llm.
@@ -49,7 +49,7 @@ T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 MAX_SAMPLES = 100
-"""The most evaluations of one thought, or votes on one level, that are accepted, since each takes memory."""
+"""Maximum number of evaluations of one thought, or votes on one level. Each takes memory."""
 
 
 class PublishedStep(msgspec.Struct):
@@ -112,7 +112,7 @@ class PublishedLog:
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> list[Run]:
-        """Return the runs of a log in its order."""
+        """Return the runs of a log in the order of its entries."""
         return published(path)
 
 
@@ -121,7 +121,7 @@ _HEAD = re.compile(rb'\s*\[\s*(?:\{\s*"(?:steps|idx|ys)"|\[\s*\{\s*"(?:actions|t
 
 @gc_paused()
 def published(path: str | os.PathLike[str]) -> list[Run]:
-    """Return the runs of a published log in its order.
+    """Return the runs of a published log in the order of its entries.
 
     Raises:
         JournalError: If the file is not such a log. The message names the entry.
@@ -166,7 +166,7 @@ class _Converted(NamedTuple):
 def recorded_run(
     task: Task, name: str, records: Sequence[Record], entry: Any, unknown: tuple[Any, ...]
 ) -> Run:
-    """Return the run of an entry. The same entry is the same run, wherever its file lies."""
+    """Return the run of an entry. The same entry gives the same id, whatever the path of its file."""
     id = hashlib.sha256(msgspec.json.encode(entry)).hexdigest()[:8]
     strategy = {"kind": "recorded", "name": name}
     header = Header(SCHEMA, __version__, id, "", task.settings(), strategy, unknown=unknown)
@@ -215,7 +215,7 @@ class _Search:
         self._scores: dict[str, float | None] = {}
 
     def level(self, depth: int, step: PublishedStep) -> None:
-        """Add the children of a level, their values, and which were kept."""
+        """Add the children of a level, their values, and the decisions about them."""
         ids, texts, add = self._ids, self._texts, self.records.append
         fresh: list[tuple[str, float]] = []
         for y, children in children_of(step.ys, step.new_ys, step.values, depth - 1).items():
@@ -291,7 +291,7 @@ def children_of(
 
 
 def path_to(id: str, texts: Mapping[str, str]) -> list[str]:
-    """Return the texts of the thoughts down to one."""
+    """Return the texts of the thoughts on the path to `id`."""
     numbers = id.split(".")
     return [texts[".".join(numbers[:k])] for k in range(2, len(numbers) + 1)]
 
@@ -306,7 +306,8 @@ def id_of(ids: Mapping[str, str], y: str, number: int) -> str:
 def _samples_in(entry: Entry) -> int:
     """Return the number of samples per evaluation.
 
-    The logs do not state it. It is taken to be the largest number of samples that any sum contains.
+    The logs do not state it. It is taken to be the largest number of values that any sum in the log consists
+    of.
     """
     if not entry.steps:
         return 0
@@ -330,7 +331,7 @@ def verdicts(total: float) -> tuple[float, ...]:
     """Return the values that add up to `total`, best first: 20 for sure, 1 for likely, 0.001 for impossible.
 
     Raises:
-        ValueError: If `total` is not such a sum, or one of more than `MAX_SAMPLES` values.
+        ValueError: If `total` is not such a sum, or is a sum of more than `MAX_SAMPLES` values.
     """
     if total > 20 * MAX_SAMPLES:
         raise ValueError(f"{total} is the sum of more than {MAX_SAMPLES:,} values")
@@ -350,7 +351,7 @@ Evaluation: TypeAlias = tuple[float | None, float | None, tuple[float | None, ..
 def evaluation(total: float, samples: int) -> Evaluation:
     """Return the score, the sum, and the samples of an evaluation from the sum of its samples.
 
-    Samples missing in the sum could not be read.
+    If the sum has fewer than `samples` values, the others could not be read.
     """
     read = verdicts(total)
     unreadable = (None,) * (samples - len(read))
@@ -370,7 +371,7 @@ def _voted(votes: float, of: float, samples: int) -> Evaluation:
 
 
 LONGEST_SEARCH = 100
-"""States after which the published depth-first search ends (section 4.3)."""
+"""Number of states after which the published depth-first search ends (section 4.3)."""
 
 
 def _crossword(states: Sequence[State], number: int) -> _Converted:

@@ -13,9 +13,10 @@ class Routed(NamedTuple):
 
     Attributes:
         selected: The strategy that was chosen.
-        used: The strategy that did the work; another one after a partial result.
+        used: The strategy that gave the result. It differs from `selected` if that gave only a partial
+            result.
         kind: Kind of the task, `None` if it was not recognised.
-        by: What decided: `table`, `rule`, `model` or `default`.
+        by: How it was chosen: `table`, `rule`, `model` or `default`.
         why: The reason.
     """
 
@@ -44,7 +45,7 @@ def route_of(event: Record) -> str:
 
 
 def selected_in(events: Iterable[Record]) -> dict[str, str]:
-    """The strategies that each `Adaptive` in a record selected, by the id of the thought they began at."""
+    """The strategies that each `Adaptive` in a record selected, by the id of the thought where they began."""
     choices = [event for event in events if _is_choice(event)]
     return {f"{note.at}.{_CHOICES[note.name]}": note.data["strategyUsed"] for note in choices}
 
@@ -57,5 +58,5 @@ def _is_choice(event: Record) -> TypeGuard[Note]:
     return (
         isinstance(event, Note)
         and event.name in _CHOICES
-        and isinstance(event.data.get("strategyUsed"), str)  # a record may be a stranger's
+        and isinstance(event.data.get("strategyUsed"), str)  # a record may be untrusted
     )

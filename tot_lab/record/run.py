@@ -1,7 +1,7 @@
 """A run: its header and its records.
 
-Everything that a run shows is a fold over its records, computed on demand. A run that was loaded, recorded by
-a user's own code, or cut off by a kill therefore shows in the same way.
+Everything that a run shows is a fold over its records, computed on demand. Runs that were loaded, recorded by
+a user's own code, or interrupted by a kill therefore show the same as any other.
 """
 
 from __future__ import annotations
@@ -40,22 +40,24 @@ KEPT = ("kept", "complete", "answer")
 """Decisions about a thought that leave it in the search."""
 
 UNREADABLE = ("parse.unreadable", "json.failed")
-"""Names of the notes about unreadable replies; the latter comes after the retries."""
+"""Names of the notes about unreadable replies. `json.failed` is recorded after the retries."""
 
 NO_EVALUATOR = ("", "root", "domain", "person", "self_consistency")
 """Values of `Scored.by` that are not judgements of a thought by an evaluator."""
 
 
 class Usage(NamedTuple):
-    """What calls used.
+    """Usage of calls.
 
     Attributes:
         calls: Model calls that were made.
-        errors: Those that failed.
+        errors: Calls that failed.
         input_tokens: Prompt tokens. `None` if a model does not count them.
         output_tokens: Tokens of the replies. `None` if a model does not count them.
-        cost: USD if every call were paid. `None` if the price of a call is not known.
-        paid: USD really paid, 0 for replies from a cache. `None` if the price of a call is not known.
+        cost: USD that the calls cost if none is answered from a cache. `None` if the price of a call is not
+            known.
+        paid: USD that was really paid, 0 for replies from a cache. `None` if the price of a call is not
+            known.
     """
 
     calls: int
@@ -86,13 +88,13 @@ SMALL = "real model of a small formal language"
 
 
 def model_note(notes: Iterable[str]) -> str:
-    """Return what a view of several runs says of their models, from `Run.model_note` of each."""
+    """Return the note about the models of several runs, from `Run.model_note` of each."""
     found = set(notes)
     return SIMULATED if SIMULATED in found else SMALL if SMALL in found else ""
 
 
 def model_name(settings: Mapping[str, Any]) -> str:
-    """The name of a model from its settings, empty without any."""
+    """The name of a model from its settings. Empty if there are no settings."""
     if (kind := settings.get("kind")) in ("local", "tiny"):
         file = str(settings.get("weights", "")).rpartition("/")[2]
         return f"{kind}/{file.removesuffix('.gguf').removesuffix('.npz')}"
@@ -139,7 +141,7 @@ class Run(RunMethods):
         self.lines = lines
         self.path = path
         self.cache = cache
-        """The answers known to the lab that made it; `None` if it was loaded."""
+        """The cache of the lab that made the run. `None` if the run was loaded."""
         self.loaded = loaded
         """Whether its task was loaded from a file, which may be untrusted."""
         if task is not None:
@@ -147,7 +149,7 @@ class Run(RunMethods):
         if strategy is not None:
             self.strategy = strategy
         self.ungraded: str | None = None
-        """Why the answer has no grade although it was asked for; `None` if it has one."""
+        """Why grading failed or was refused when `grade` was read. `None` if it succeeded."""
         self._marks: dict[str, Mark] = {}  # of a run in memory
 
     # The question.
@@ -169,15 +171,15 @@ class Run(RunMethods):
 
     @property
     def parent(self) -> dict[str, Any] | None:
-        """What the run was branched from by `lab.branch`, or `None` if it is no branch.
+        """The origin of a branch made by `lab.branch`. `None` if the run is not a branch.
 
-        A dict with `run` (an id), `node`, and the `content`, `score` or `strategy` that was changed there.
+        A dict with `run` (the id of the parent), `node`, and the new `content`, `score` or `strategy` there.
         """
         return self.header.branched or None
 
     @property
     def verified(self) -> bool:
-        """Whether every line of the file has a checksum, which is checked whenever the file is read.
+        """Whether every line of the file has a checksum. Checksums are checked whenever the file is read.
 
         `False` for files of earlier versions, in which damage may go unnoticed.
         """
@@ -215,7 +217,7 @@ class Run(RunMethods):
 
     @property
     def strategy_used(self) -> str:
-        """The strategy that did the work.
+        """The strategy that gave the result.
 
         This is `name`, or the strategy that `tl.Adaptive` selected, or its default if the selected one gave a
         partial result.
@@ -230,7 +232,7 @@ class Run(RunMethods):
         return lines
 
     def lines_of(self, *kinds: type[Record]) -> list[Line]:
-        """The lines of these kinds, those of each kind in the order in which they were recorded."""
+        """The lines with records of these types, grouped by type, and in recorded order within a type."""
         known = self._by_kind.items()
         return [line for kind in kinds for found, lines in known if issubclass(found, kind) for line in lines]
 
@@ -261,11 +263,11 @@ class Run(RunMethods):
 
     @property
     def stop_reason(self) -> str | None:
-        """The stop code. `None` if the run has not ended (it is under way, or was killed)."""
+        """The stop code. `None` if the run has not ended (it is in progress, or was killed)."""
         return self._ended.stop_reason if self._ended else None
 
     @property
-    def status(self) -> str | None:  # Jedi 0.20 completes nothing of a class with a property of a `Literal`
+    def status(self) -> str | None:  # with `Literal`, Jedi 0.20 could not complete the class
         """The outcome of a run that has ended, else `None`.
 
         `completed`: it ended by itself and has an answer. `partial`: a budget, a limit, a cancellation or
@@ -287,7 +289,7 @@ class Run(RunMethods):
 
     @property
     def interruption_reason(self) -> str | None:
-        """The cap that ended the run (such as `budget:calls`), or `cancelled`. `None` if it was not
+        """The budget that ended the run (such as `budget:calls`), or `cancelled`. `None` if it was not
         interrupted."""
         return self.stop_reason if self.stop_reason is not None and halts(self.stop_reason) else None
 
@@ -301,9 +303,9 @@ class Run(RunMethods):
         """Why the run failed, or `None` if it did not. A failed run has no grade.
 
         It is the exception that ended the run, the spending limit of its lab, or the error of its last failed
-        model call, or else of its last failed evaluator or tool. A failed call is the reason if it ended the
-        run, or if all calls failed and there is no answer. A run that lost some calls and ended by itself has
-        not failed.
+        model call, or else of its last failed evaluator or tool. A failed call counts as the reason if it
+        ended the run, or if all calls failed and there is no answer. A run that lost some calls but ended by
+        itself has not failed.
         """
         if self.stop_reason == REFUSED:
             noted = (
@@ -340,11 +342,11 @@ class Run(RunMethods):
         """How correct the answer is, 0–1.
 
         `None` if the task has no reference, if the function that grades it was not stored with the run, or if
-        the run failed (see `failure`) or was cancelled: an answer that was never given is not wrong.
+        the run failed (see `failure`) or was cancelled, since a missing answer is not wrong.
 
         A pattern (`grade="regex"`) of a loaded run is matched in another process. If that takes longer than 5
         s, it is stopped with a warning, the grade is `None`, and `ungraded` gives the reason. Until `grade`
-        is read, everything that shows such a run says that it is not graded yet. Code (`grade="python"`) of a
+        is read, all views of such a run say that it is not graded yet. Code (`grade="python"`) of a
         loaded run is never run.
         """
         if self._ended is None or self.failure is not None or self.stop_reason == "cancelled":
@@ -352,7 +354,7 @@ class Run(RunMethods):
         return self.grades([self.answer])[0]
 
     def grades(self, answers: Sequence[str]) -> list[float | None]:
-        """Grade each of `answers`, as `grade` does."""
+        """Grade each of `answers`, in the same way as `grade`."""
         task = self.task
         if task is None or needs_functions(task.domain) or self.ungraded:
             return [None] * len(answers)
@@ -399,7 +401,8 @@ class Run(RunMethods):
     def any_of_kept(self) -> bool | None:
         """Whether any of the kept answers is correct, which many publications count as success.
 
-        `correct` is the success of the first one. `None` if the run kept only one, or that is not known.
+        `correct` considers only the answer of the run. `None` if the run kept only one answer, or if its
+        correctness is not known.
         """
         if self.correct is None or len(self.kept_answers) < 2:
             return None
@@ -463,14 +466,14 @@ class Run(RunMethods):
 
     @cached_property
     def usage(self) -> Usage:
-        """What the model calls used. If the record lacks calls, only their number is given."""
+        """Usage of the model calls. If the record lacks calls, only their number is given."""
         used = usage_of(self.lines_of(Reply))
         return Usage(used.calls, used.errors, *[None] * 4) if "calls" in self.header.unknown else used
 
     @cached_property
     def params(self) -> dict[str, float | None]:
-        """Parameters of the models, by the name of a model, a call purpose or a role, as the roles of the lab
-        state them (`Role.params`). Set it for a record that lacks them: `run.params = {"propose": 1.5e9}`.
+        """Parameters of the models, by the name of a model, a call purpose or a role, from the roles of the
+        lab (`Role.params`). Set them for a record that lacks them: `run.params = {"propose": 1.5e9}`.
         """
         return params_in(self.header.roles)
 
@@ -498,7 +501,7 @@ class Run(RunMethods):
 
     @cached_property
     def model_note(self) -> str:
-        """What each view says of the model, if it is not a usual one: that it is simulated or small."""
+        """A note for views, if the model is simulated or very small. Empty for other models."""
         if self.simulated:
             return SIMULATED
         models = (self.header.model, *(role.get("model") for role in self.header.roles.values()))
@@ -508,7 +511,7 @@ class Run(RunMethods):
 
     @cached_property
     def diagnostics(self) -> dict[str, int]:
-        """Counts of what was lost.
+        """Counts of losses and errors.
 
         Unreadable replies, fallbacks, thoughts with an unreadable evaluation, failed thoughts, duplicates,
         replies cut off at `max_tokens`, replies whose reported usage cannot be true, failed calls, refused
@@ -630,7 +633,7 @@ class _Beside(msgspec.Struct):
 
 
 def _line_of(lines: Sequence[Line]) -> str:
-    """The first line of the file that does not fit the tree."""
+    """The first line of the file that does not fit the tree, as text for an error."""
     tree = Tree()
     for number, line in sorted(enumerate(lines, 2), key=lambda pair: pair[1].p):
         try:
@@ -646,7 +649,7 @@ def selected_strategies(run: Run) -> dict[str, str]:
 
 
 def usage_of(lines: Sequence[Line]) -> Usage:
-    """What the model calls in `lines` used. Calls that were refused or could not be sent do not count."""
+    """Usage of the model calls in `lines`. Calls that were refused or could not be sent do not count."""
     replies = [(line.e, line.paid) for line in lines if isinstance(line.e, Reply) and is_made(line.e)]
     counted = [reply for reply, _ in replies if _has_usage(reply)]
     return Usage(
@@ -654,19 +657,19 @@ def usage_of(lines: Sequence[Line]) -> Usage:
         sum(reply.error is not None for reply, _ in replies),
         _total([reply.input_tokens for reply in counted]),
         _total([reply.output_tokens for reply in counted]),
-        _total([reply.cost for reply in counted], fsum),  # whatever the order of the lines is
-        # The failed tries before it may have been paid.
+        _total([reply.cost for reply in counted], fsum),  # does not depend on the order of the lines
+        # A failed call may have earlier tries that were paid.
         _total([paid for r, paid in replies if _has_usage(r) or paid is not None], fsum),
     )
 
 
 def _has_usage(reply: Reply) -> bool:
-    """Whether a call used anything. One that failed did not, unless the model says what it used."""
+    """Whether a call has usage. A failed call has none, unless the model reports some."""
     return reply.error is None or reply.input_tokens is not None
 
 
 def usage_by_role(run: Run) -> dict[str, Usage]:
-    """What the model calls of each role used. Roles without calls are left out."""
+    """Usage of the model calls of each role. Roles without calls are left out."""
     purposes = {line.p: line.e.purpose for line in run.lines_of(Call) if isinstance(line.e, Call)}
     replies: dict[str, list[Line]] = {}
     for line in run.lines_of(Reply):
@@ -685,8 +688,8 @@ def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
 
 
 def recorded_strategy(header: Header) -> Strategy | None:
-    """The strategy of a run with this header, with what its settings meant then. `None` for a recorded search
-    of your own.
+    """The strategy of a run with this header. Settings that the header lacks have the values of its version.
+    `None` for a recorded search of your own.
     """
     if header.strategy.get("kind") in (None, "recorded"):
         return None

@@ -1,9 +1,9 @@
 """Names of records, and the notes that the records of a tree search imply.
 
-A strategy announces itself with a note such as `tot.started`. Its thoughts, scores and decisions are then
-named after it: `tot.proposed`, `tot.evaluated`, `tot.decided`. A tree search records each pick
-(`tot.picked`); the notes about its levels follow from the records and are computed here, one record at a
-time, for live watchers and for finished runs alike.
+A strategy announces itself with a note such as `tot.started`. The records of its thoughts, scores and
+decisions then get names with the same prefix: `tot.proposed`, `tot.evaluated`, `tot.decided`. A tree search
+records each pick (`tot.picked`); the notes about its levels follow from the records and are computed here,
+one record at a time, for live watchers and for finished runs alike.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class _Judged(msgspec.Struct):
 
 
 class _Scope:
-    """A strategy that announced itself, and the level that its search is growing."""
+    """A strategy that announced itself, and the level that its search is expanding."""
 
     def __init__(self, name: str, root: str) -> None:
         self.name = name
         self.root = root
         self.level: int | None = None
-        self.parents: dict[str, int] = {}  # those of the current level, in the order of the pick
+        self.parents: dict[str, int] = {}  # parents of the current level, with their order in the pick
         self.fresh: dict[str, _Judged] = {}
         self.is_empty = False  # whether the latest level kept none of its thoughts
 
@@ -52,8 +52,8 @@ class _Scope:
         return Note("tot.level_started", self.root, {"depth": self.level, "frontier_size": len(parents)})
 
     def _rank(self, id: str) -> tuple[float, int, tuple[int, ...]]:
-        """Key that sorts thoughts as the search does: by score, equal ones by parent and number. Calls of
-        several parents may be answered in any order, so the order of the records does not matter.
+        """Key that sorts thoughts as the search does: by score, and equal scores by parent and number. Calls
+        of several parents may be answered in any order, so the order of the records does not matter.
         """
         score = self.fresh[id].score
         parent = self.parents.get(parent_of(id) or "", len(self.parents))
@@ -80,10 +80,10 @@ class SearchNotes:
     """Follows the records of a run in the order in which they were made."""
 
     def __init__(self) -> None:
-        self._scopes: dict[str | None, _Scope] = {}  # of each thought, the innermost strategy around it
+        self._scopes: dict[str | None, _Scope] = {}  # by thought, the innermost strategy around it
 
     def before(self, record: Record) -> list[Note]:
-        """Take in the next record. Returns the notes that belong before it."""
+        """Process the next record. Returns the notes that belong before it."""
         if isinstance(record, Thought):
             if (scope := self._scopes.get(record.parent)) is not None:
                 self._scopes[record.id] = scope
@@ -115,7 +115,7 @@ class SearchNotes:
             yield Note("tot.empty_beam", record.at, {"depth": scope.depth(next(iter(scope.fresh)))})
 
     def named(self, record: OfThought) -> Note:
-        """`record` as a note, named after the strategy around it. Call it after `before`."""
+        """`record` as a note, named after the strategy around it. Call this method after `before(record)`."""
         scope = self._scopes.get(record.id)
         within, alone, data = _described(record)
         name = alone if scope is None else f"{scope.name}.{within}"
@@ -146,7 +146,7 @@ def notes_of(run: Run) -> list[Note]:
 
 
 def _described(record: OfThought) -> tuple[str, str, dict[str, Any]]:
-    """Return the name of a record inside a strategy, its name alone, and its content."""
+    """Return the name of a record inside a strategy, its name without a strategy, and its content."""
     if isinstance(record, Thought):
         links = {"source": list(record.source), "depends": list(record.depends)}
         known = {name: ids for name, ids in links.items() if ids}

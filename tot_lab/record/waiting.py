@@ -1,8 +1,8 @@
 """Progress of work that takes longer than two seconds: many runs, or one run that waits for a model.
 
 Nothing is shown for two seconds. Then a terminal or notebook shows a bar, which disappears at the end, and a
-file or pipe receives a few lines. The variable `TQDM_DISABLE=1` of the environment turns all of them off, as
-it does those of tqdm itself.
+file or pipe receives a few lines. The environment variable `TQDM_DISABLE=1` turns all progress off, as in
+tqdm itself.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ QUIET = 2.0
 """Seconds before anything is shown."""
 
 _EVERY = 10.0
-"""Seconds between the first two lines."""
+"""Seconds between the first two lines that a file or pipe receives."""
 
 _LATER = 1.5
-"""How much longer each further pause between the lines of one run is."""
+"""Each pause between the lines of one run is longer than the previous one by this factor."""
 
 
 def is_silenced() -> bool:
@@ -33,14 +33,14 @@ def is_silenced() -> bool:
 
 
 def with_progress(items: Iterable[T], what: str, total: int, unit: str = "run") -> Iterator[T]:
-    """Yield `items`, of which there are `total`, and show on stderr how far the caller is. A file or pipe
-    receives at most one line for each tenth.
+    """Yield `items`, of which there are `total`, and show on stderr how many are done. A file or pipe
+    receives at most one line per tenth of the items.
 
     Args:
-        items: What the caller goes through.
+        items: The items.
         what: The work, such as `judge_evaluator`.
         total: The number of items.
-        unit: What an item is.
+        unit: The name of an item, such as `run`.
     """
     if is_silenced():
         yield from items
@@ -60,12 +60,12 @@ def with_progress(items: Iterable[T], what: str, total: int, unit: str = "run") 
 
 
 async def show_calls(what: str, total: int | None, count: Callable[[], tuple[int, str]]) -> None:
-    """Show on stderr how many calls were made, until it is cancelled.
+    """Show on stderr how many calls were made, until this task is cancelled.
 
     Args:
         what: The work, such as the name of a strategy.
         total: The maximum number of calls, if it is known.
-        count: Returns the number of calls, and what the work waits for, or "".
+        count: Returns the number of calls, and a text about what the work waits for, which may be empty.
     """
     if is_silenced():
         return

@@ -2,9 +2,9 @@
 
     file → entries (`Entry`, `Step`) → records (`_search`, `_answers`) → Run
 
-Logs of tree searches (ToT, GoT) hold the puzzle, the thoughts, and which were kept. Those of single answers
-(IO, CoT, XoT) hold only the number of the puzzle, which is that of a tree search in the same folder. A reply
-to a proposal holds the thoughts that were read from it. `Header.unknown` lists what a run lacks.
+Logs of tree searches (ToT, GoT) hold the puzzle, the thoughts, and which were kept. Logs of single
+answers (IO, CoT, XoT) hold only the number of the puzzle, which is found in the log of a tree search in the
+same folder. The text of a reply to a proposal is made from its thoughts. `Header.unknown` lists missing data.
 
 References:
     Ding et al. 2023; github.com/microsoft/Everything-of-Thoughts-XoT.
@@ -54,9 +54,9 @@ class Step(msgspec.Struct):
         new_ys: Their children.
         values: The values of `new_ys` (ToT).
         select: The children that the model selected, counted from 1 (GoT).
-        select_new_ys: The paths that were kept, best first. Those of `ys` if the model selected none.
-        thoughts: At the end: the paths of which the model was asked for the answer.
-        answer: At the end: its replies.
+        select_new_ys: The paths that were kept, best first. Equal to `ys` if the model selected none.
+        thoughts: At the end: the paths for which the model was asked to give the answer.
+        answer: At the end: the replies of the model.
     """
 
     x: str
@@ -96,7 +96,7 @@ class XoTLog:
     @staticmethod
     @gc_paused()
     def read(path: str | os.PathLike[str]) -> list[Run]:
-        """Return the runs of a log in its order.
+        """Return the runs of a log in the order of its entries.
 
         Raises:
             JournalError: If the log is damaged. The message names the entry.
@@ -156,7 +156,7 @@ def _entries(path: Path, data: bytes) -> list[Entry]:
         raise JournalError(f"{path}: not a log of Everything of Thoughts: {error}") from None
 
 
-# What the file and its neighbours say.
+# Facts from the file and from other files in its folder.
 
 
 _GAMES = {
@@ -172,12 +172,13 @@ _RANGE = re.compile(r"_start\d+_end\d+")
 _USUAL = re.compile(
     r"(propose|value|laststep|revised|reviseTimes)1|multi0|(greedy|sample|start|end)\d+|", re.ASCII
 )
-"""The settings that are not part of a name: the usual ones, and those that the log itself shows."""
+"""Settings that a name omits: those with the usual value, and those that the log itself shows."""
 
 
 class _Named(NamedTuple):
-    """What the name of a log says: the model, the method, and unusual settings. `None` if it has another
-    form."""
+    """The model, the method and unusual settings in the name of a log. `None` if the name has another
+    form.
+    """
 
     model: str | None = None
     method: str | None = None
@@ -207,9 +208,9 @@ def _method(entries: Sequence[Entry], named: _Named) -> str:
 
 
 def _evaluations(path: Path, entries: Sequence[Entry]) -> dict[float, Evaluation]:
-    """The evaluations by their values, which are 0 where no sample could be read.
+    """The evaluations by their values. The value is 0 if no sample could be read.
 
-    The number of samples is the most that any value contains, since no log states it.
+    The number of samples is the most values that any sum consists of, since no log states it.
     """
     values = {value or 0.0 for entry in entries for step in entry.steps for value in step.values or ()}
     try:
@@ -224,7 +225,7 @@ class _Question(msgspec.Struct):
 
 
 class _Puzzle(msgspec.Struct):
-    """The part of an entry that says which puzzle it is."""
+    """The fields of an entry that identify its puzzle."""
 
     steps: list[_Question] = []
     idx: int = -1
@@ -246,7 +247,8 @@ def _puzzles_in(path: Path, changed: int, size: int) -> Mapping[int, str]:
 
 
 def _puzzles(path: Path) -> dict[int, str]:
-    """The puzzles of the tree logs beside a log by number, first of those with its range of numbers.
+    """The puzzles by number, from tree logs in the folder of a log. Logs with its range of numbers are
+    preferred.
 
     Numbers that stand for different puzzles are left out.
     """
@@ -265,7 +267,7 @@ def _puzzles(path: Path) -> dict[int, str]:
 
 
 def _task(question: str | None, idx: int) -> Task:
-    """The task of a puzzle, whose numbers tell the game."""
+    """The task of a puzzle. Its numbers determine the game."""
     if question is None:
         task = question_task(f"puzzle {idx} of a log that does not hold it")
         assert task is not None
@@ -323,13 +325,13 @@ class _Records:
                     f"step {end.step} has {len(end.thoughts)} thoughts and {len(end.answer)} answers."
                 )
             parents, replies = [id_of(self.ids, y, end.step) for y in end.thoughts], end.answer
-            if end.step > len(levels):  # a level without a child is not in the log
+            if end.step > len(levels):  # the log omits a level without children
                 for at in dict.fromkeys(parents):
                     self.call(at, "propose", "")
         self.end(parents, replies)
 
     def level(self, depth: int, step: Step) -> None:
-        """Add the children of the paths of a level, their values, and which were kept."""
+        """Add the children of the paths of a level, their values, and the decisions about them."""
         if step.values is not None and len(step.values) != len(step.new_ys):
             raise ValueError(
                 f"step {step.step} has {len(step.new_ys)} candidates and {len(step.values)} values."
@@ -378,7 +380,7 @@ class _Records:
         self.records.append(Ended("answered", answer, best, None, tuple(ranked)))
 
     def stated(self, text: str) -> list[str]:
-        """The answers in a reply to a prompt that asked for several solutions, each as a text of its own."""
+        """The answers in a reply to a prompt that asked for several solutions, each as a separate text."""
         find = getattr(self.task.domain, "stated_answers", None)
         return find(text) if self.multiple and find is not None else []
 

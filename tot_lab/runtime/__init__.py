@@ -1,4 +1,4 @@
-"""Execution of runs. The way of one call from `lab.run` to the record:
+"""Execution of runs. The path of one call from `lab.run` to the record:
 
     Lab.run                   lab/lab.py      fills in the lab's defaults, opens the journal
     Execution.carry_out       runner.py       makes the driver and the generator of the strategy
@@ -7,9 +7,9 @@
     In one turn (Driver._turn):
       Stepper.turn            stepper.py      advances the generator to its `Call`, and gives it a position
       Driver._take_up         driver.py       answers from the journal, or makes the call:
-        Recorder.record       recorder.py     takes in the call
+        Recorder.record       recorder.py     records the call
         Admission.admit       admission.py    reserves, holds back or refuses (budget.py)
-        Clock.start           clock.py        counts its time limit, and again when a request is sent
+        Clock.start           clock.py        starts its time limit, and again when a request is sent
         Workers.take          driver.py       hands it to a task
       Recorder.flush          recorder.py     writes the journal, then calls the watchers
 
@@ -18,12 +18,13 @@
       Gateway.ask             gateway.py      the stack of the model (models/stack.py) or the tool answers
         or Gateway.ask_each   gateway.py      gives each of several samples of one request its reply
         or text_of            threads.py      a function of the user does, in a thread if it would block
-      Driver.receive          driver.py       settles the budget, and takes in the reply:
+      Driver.receive          driver.py       settles the budget, and records the reply:
         Recorder.record       recorder.py     at the position of the call
-        Stepper.answer        stepper.py      for the generator, in the next turn
+        Stepper.answer        stepper.py      passes it to the generator in the next turn
 
-What a person changes (edits of a branch, acts on a live search) is added to the steps before they reach the
-driver: roles.py, steering.py, branching.py. replay.py carries out a recorded run with its own replies.
+Changes by a person (edits of a branch, acts on a live search) are added to the steps of the strategy before
+these reach the driver: roles.py, steering.py, branching.py. replay.py carries out a recorded run with its own
+replies.
 """
 
 from tot_lab.core.attach import attach

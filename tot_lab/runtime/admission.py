@@ -1,7 +1,7 @@
 """Admission: whether a call may be made now, has to wait, or is refused by a budget.
 
-The budgets themselves are in `tot_lab.runtime.budget`. This part makes their scopes, holds back the calls
-that wait for room, and loads what determines how much a call can use.
+The budgets themselves are in `tot_lab.runtime.budget`. This module makes their scopes, holds back the calls
+that wait for room in a budget, and loads the prices and limits that bound how much a call can use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Admission:
 
     Args:
         budget: The budget of the run.
-        bounds: Computes the most that a call can use. `None` knows nothing.
+        bounds: Computes the most that a call can use. `None` means that nothing is known.
         recorder: Receives notes about the budgets.
         clock: Counts the limits on seconds.
         in_order: Whether branches run one after the other.
@@ -47,7 +47,7 @@ class Admission:
         self.clock = clock
         self.in_order = in_order
         self.held: deque[PendingCall] = deque()
-        """Calls that wait for room."""
+        """Calls that wait for room in a budget."""
         self.root = Scope(None, budget, 0.0)
         self._on_loaded = on_loaded
         self._loading: dict[str | None, asyncio.Task[None]] = {}
@@ -56,7 +56,7 @@ class Admission:
     # Scopes.
 
     def of_part(self, scope: Scope, step: WithBudget) -> Scope:
-        """Return the scope of a part with its own budget or time limit."""
+        """Return the scope of a part of the run with its own budget or time limit."""
         inner = Scope(scope, step.budget, self.recorder.now, call_seconds=step.call_seconds, slots=step.slots)
         self._set_deadline(inner)
         return inner
@@ -90,8 +90,8 @@ class Admission:
     # Calls.
 
     def admit(self, pending: PendingCall) -> Reply | Scope | None:
-        """Reserve what a call may use. Returns the refusal, the scope that holds the call back, or `None` if
-        the call may be made.
+        """Reserve the most that a call can use. Returns the refusal, the scope that holds the call back, or
+        `None` if the call may be made.
         """
         scope, call = pending.branch.scope, pending.call
         ready = not scope.counts_amounts or asks_no_model(call) or self._is_ready(call.model)
@@ -109,13 +109,13 @@ class Admission:
         return verdict
 
     def settle(self, pending: PendingCall, reply: Reply) -> None:
-        """Count what an admitted call used, and release its reservation."""
+        """Count the usage of an admitted call, and release its reservation."""
         scope = pending.branch.scope
         scope.settle(pending.call, reply, pending.claims, pending.need)
         self._warn(scope, pending.call.node)
 
     def tried(self, pending: PendingCall, reply: Reply) -> bool:
-        """Count what a failed try of an admitted call used. Returns whether there is room for another one."""
+        """Count the usage of a failed try of an admitted call. Returns whether another try is admitted."""
         scope = pending.branch.scope
         if not scope.counts_amounts or asks_no_model(pending.call):
             return True
@@ -124,14 +124,14 @@ class Admission:
         return has_room
 
     def settle_late(self, pending: PendingCall, scope: Scope) -> Reply:
-        """Release the reservation of a call that a limit on seconds of `scope` ended. Returns the refusal."""
+        """Release the reservation of a call that a limit of `scope` on seconds ended. Returns the refusal."""
         refusal = scope.refusal("seconds")
         pending.branch.scope.settle(pending.call, refusal, pending.claims, pending.need)
         self.recorder.beside("budget.exceeded", pending.call.node, cap="seconds")
         return refusal
 
     def replayed(self, pending: PendingCall, reply: Reply, *, is_try: bool = False) -> None:
-        """Count a call that the journal answers, or a failed try in the journal, as when it was made."""
+        """Count a call, or a failed try, whose reply is in the journal, as when it was made."""
         scope = pending.branch.scope
         has_usage = reply.cost is not None and not reply.reported_usage
         need = self._need(pending) if scope.counts_amounts and not has_usage else None
@@ -140,7 +140,7 @@ class Admission:
     def released(self, *, all: bool = False) -> list[tuple[PendingCall, Reply | None]]:
         """Return the held calls that may be made now, or are refused now, in order.
 
-        While a scope holds a call back, its later calls keep waiting. With `all`, every call is tried.
+        While a scope holds a call back, its later calls keep waiting. With `all`, every held call is checked.
         """
         waiting, self.held = self.held, deque()
         holding: set[Scope] = set()
@@ -165,7 +165,7 @@ class Admission:
         """Stop loading bounds."""
         for task in self._loading.values():
             task.cancel()
-        del self._on_loaded  # which refers to the driver
+        del self._on_loaded  # it refers to the driver
 
     def _need(self, pending: PendingCall) -> Need | None:
         """Return the most that a call can use, or `None` if it is unknown."""
@@ -188,9 +188,9 @@ class Admission:
             await bounds.ready(model)
         except Exception as error:  # the call itself will fail and report the reason
             self.recorder.beside("budget.unbounded", "", error=format_error(error))
-        self.clock.loop.call_soon(self._on_loaded)  # when this task is done
+        self.clock.loop.call_soon(self._on_loaded)  # runs after this task is done
 
     def _warn(self, scope: Scope, at: str) -> None:
-        """Note the limits of which most has been used."""
+        """Record a warning for each limit that is nearly used up."""
         for cap, used, of in scope.warnings(self.recorder.now):
             self.recorder.beside("budget.warning", at, cap=cap, used=used, of=of)

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """The form of the async `function` that returns when it has finished: `run_sync` of `run`.
+    """Return a blocking form of the async `function`, such as `run_sync` for `run`.
 
     It runs in an event loop of its own, so that several threads may call it at once.
     """
@@ -28,7 +28,7 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
             )
         try:
             return asyncio.run(function(*args, **kwargs))
-        except KeyboardInterrupt as stopped:  # without the frames of the event loop
+        except KeyboardInterrupt as stopped:  # raised again without the frames of the event loop
             explained = stopped.__context__
             raise KeyboardInterrupt(*(explained.args if explained else ())) from None
 

@@ -1,7 +1,7 @@
 """Branches of a run: what may be changed, and which calls the parent's record answers.
 
-A branch knows its parent through its header only, and pays for nothing that the parent's record answers. A
-change that cannot take effect, such as a text that is not a valid step or a score that was never given, is
+A branch knows its parent only through its header, and a call that the parent's record answers costs nothing.
+A change that cannot take effect, such as a text that is not a valid step or a score that was never given, is
 refused before any call.
 """
 
@@ -32,7 +32,7 @@ def source_of(run: Run, node: str, strategy: Strategy | None) -> tuple[Strategy,
     Args:
         run: The parent.
         node: The thought to change.
-        strategy: The strategy that continues from the thought. `None` repeats the search of `run`.
+        strategy: The strategy that continues from the thought. `None` means the strategy of `run`.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -120,12 +120,12 @@ _CHANGE_IGNORED = (
 
 
 def parent_of(path: Path, header: Header, given: Run | None) -> Run | None:
-    """Return the run from which the one in `path` was branched, if its record may answer calls.
+    """Return the parent of the branch in the journal `path`, if the parent's record may answer calls.
 
     Args:
         path: The journal of the branch.
         header: Its header.
-        given: The parent. `None` loads the file of the parent next to `path`.
+        given: The parent, if it was passed. `None` loads its file, which must be next to `path`.
 
     Returns:
         The parent, or `None` if the run is not a branch whose calls its parent's record answers.
@@ -170,7 +170,7 @@ def answering(lines: Sequence[Line], run: str, ask: Ask) -> Ask:
 
 
 def _which(call: Call) -> tuple[Any, ...]:
-    """Return what distinguishes the calls of one run."""
+    """Return a key that distinguishes the calls of one run."""
     return call.node, call.purpose, call.sample_index, call.messages, call.attempt, call.model
 
 

@@ -8,7 +8,7 @@ If the most that a call can use is known, it is reserved. Otherwise calls are ad
 flight never exceed the settled ones by more than one, and each reserves the largest usage so far. The
 overshoot is then at most (calls in flight) x (largest usage of one call).
 
-What the failed tries of a call used counts when they fail. A call is not tried again if that leaves no room.
+The usage of a failed try counts when it fails. A call is not tried again if that leaves no room.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from tot_lab.core.tools import asks_no_model
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
 
 ROUNDING = 1e-9
-"""Share of a limit that sums of prices may exceed it, since floats are rounded: ten times 0.1 fits into 1."""
+"""Share of a limit by which sums of prices may exceed it, since floats are rounded: 10 x 0.1 fits into 1."""
 WITHIN = "within"
 """`finish_reason` of a refusal by the budget of a part of the run. A refusal by the run's own budget has
-none.
+no `finish_reason`.
 """
 WARN_AT = 0.8
 
 
 class Claim(NamedTuple):
-    """What one call reserves of one amount.
+    """The reservation of one call for one amount (tokens or USD).
 
     Attributes:
-        fixed: A known bound.
+        fixed: The part with a known bound.
         prompt: Estimated tokens of a prompt that was not counted.
-        unknown: 1 if the call may use more than that. The largest usage so far is then reserved in addition.
+        unknown: 1 if the call may use more than `fixed` and `prompt`, else 0. With 1, the largest usage so
+            far is reserved in addition.
     """
 
     fixed: float = 0.0
@@ -54,14 +55,14 @@ TIMEOUT = "timeout: no reply within"
 """Prefix of the error of a call that took too long and was cancelled."""
 
 Claims = list[dict[str, Claim]]
-"""What one call reserves, by amount, in each scope of its chain."""
+"""The reservations of one call by amount, for each scope of its chain."""
 
 
 class Use:
-    """What the calls of a run have used so far. All scopes of the run share it.
+    """The usage of all calls of a run so far. All scopes of the run share it.
 
     Attributes:
-        broken: Amounts of which a call used more than its known bound. Bounds of these amounts are no longer
+        broken: Amounts for which a call exceeded its known bound. Bounds of these amounts are no longer
             trusted.
         unpriced: Whether a call was counted as free because nothing about its price is known.
     """
@@ -91,7 +92,7 @@ class Use:
 
 
 class Group:
-    """Calls that share a time limit of `seconds`. `began` is when the first was made, or `None` before."""
+    """Calls that share a time limit of `seconds`. `began` is when the first was made, `None` before."""
 
     __slots__ = ("began", "seconds")
 
@@ -101,13 +102,13 @@ class Group:
 
 
 class Scope:
-    """The limits of one part of a run.
+    """The limits of a run or of one part of it.
 
     Args:
         parent: The scope around it.
         budget: Its budget.
         now: Seconds since the start of the run.
-        at_most: The most calls that a branch may make, as its strategy has announced.
+        at_most: The most calls that a branch may make (`gather(at_most=…)`).
         call_seconds: Time limit of each call.
         group: The calls that share a time limit. `None` means those of the parent.
         slots: Slots that the calls share with others of the process. `None` means those of the parent.
@@ -140,7 +141,7 @@ class Scope:
             if budget.seconds is not None:
                 self.deadline = now + budget.seconds
         self.ends: float | None = None
-        """When its time is up, on the clock of the run."""
+        """When the time of the scope is up, on the clock of the run. `None` means no limit."""
         self.started = now
         self.calls = 0
         self.used = dict.fromkeys(self.caps, 0.0)
@@ -179,7 +180,7 @@ class Scope:
         return min(left) if left else None
 
     def left(self, now: float) -> Budget:
-        """Return what is left of all budgets around. `None` means no limit."""
+        """Return what is left of this budget and those around it. `None` means no limit."""
         left: dict[str, Any] = {"calls": self.calls_left()}
         for scope in self.chain:
             for name, cap in scope.caps.items():
@@ -200,10 +201,11 @@ class Scope:
             call: The call.
             now: Seconds since the start of the run.
             need: The most that the call can use.
-            ready: `False` while `need` is being determined, which holds the call back.
+            ready: `False` while `need` is still being computed. The call is then held back.
 
         Returns:
-            `None` and the reservations, the scope that holds the call back, or the refusal.
+            `None` if the call is admitted, the scope that holds it back, or the refusal; and the
+            reservations.
         """
         if asks_no_model(call):
             late = (scope for scope in self.chain if scope.deadline is not None and now >= scope.deadline)
@@ -224,7 +226,7 @@ class Scope:
         return None, claims
 
     def settle(self, call: Call, reply: Reply, claims: Claims, need: Need | None = None) -> None:
-        """Release the reservations of `call` and count what it used."""
+        """Release the reservations of `call` and count its usage."""
         if asks_no_model(call):
             return
         reply = believed(reply)
@@ -234,7 +236,7 @@ class Scope:
         self.use.learn(call, reply, need)
 
     def tried(self, call: Call, reply: Reply, claims: Claims, need: Need | None = None) -> bool:
-        """Count what a failed try of `call` used. Returns whether there is room for another one."""
+        """Count the usage of a failed try of `call`. Returns whether there is room for another try."""
         reply = believed(reply)
         for scope, claim in zip(self.chain, claims, strict=True):
             scope._count(call, reply, claim, need)
@@ -247,7 +249,7 @@ class Scope:
         )
 
     def replayed(self, call: Call, reply: Reply, need: Need | None = None, *, is_try: bool = False) -> None:
-        """Count a call that the journal answers, or a failed try in the journal, as when it was made."""
+        """Count a call, or a failed try, whose reply is in the journal, as when it was made."""
         if not refused(reply.error) and not asks_no_model(call):
             reply = believed(reply)
             for scope in self.chain:
@@ -292,7 +294,7 @@ class Scope:
             self.claimed[name] = Claim(total[0], total[1], int(total[2])) if self.under_way else Claim()
 
     def _count(self, call: Call, reply: Reply, claims: dict[str, Claim], need: Need | None) -> None:
-        """Count what a call used, or its whole reservation if the model reports impossible usage."""
+        """Count the usage of a call, or its whole reservation if the model reports impossible usage."""
         amounts = used_by(call, reply, need) if self.caps else {}
         was_made = reply.error is None or reply.input_tokens is not None
         for name, cap in self.caps.items():
@@ -343,10 +345,10 @@ class Scope:
         return None, None if held else claims
 
     def _claim(self, name: str, call: Call, need: Need | None, room: float) -> Claim:
-        """Return what `call` reserves of an amount: its bound, or its place in the ramp.
+        """Return the reservation of `call` for an amount: its bound, or its share of the ramp.
 
-        A bound that only the longest possible reply of the model sets is reserved only if there is room for
-        it.
+        A bound that follows only from the longest possible reply of the model is reserved only if there is
+        room for it.
         """
         bound = None if name in self.use.broken else _bound(name, call, need)
         has_reply = need is None or need.tokens != need.prompt
@@ -360,7 +362,7 @@ class Scope:
 
 
 def used_by(call: Call, reply: Reply, need: Need | None = None) -> dict[str, float]:
-    """Return what a call used, by amount. Tokens are estimated, and priced, if the model does not count them.
+    """Return the usage of a call by amount. Tokens that the model does not report are estimated, and priced.
 
     Args:
         call: The call.
@@ -401,7 +403,7 @@ def _bound(name: str, call: Call, need: Need | None) -> float | None:
 
 
 def _guess(name: str, need: Need | None) -> float:
-    """Return how much of an amount a call may have used of which nothing is reported."""
+    """Return how much of an amount a call without reported usage may have used."""
     if need is None:
         return 0.0
     prompt = need.prompt or 0
@@ -415,7 +417,7 @@ def _is_unknown(reply: Reply) -> bool:
 
 
 def _disbelieved(name: str, reply: Reply) -> bool:
-    """Whether the usage that the model reported is impossible as far as the cap `name` is concerned."""
+    """Whether the model reported impossible usage for the amount `name`."""
     if not reply.reported_usage:
         return False
     known = {

@@ -1,8 +1,8 @@
 """The clock of a run: one heap of deadlines, for calls, groups of calls and budgets.
 
-The time of a call is counted from when it is made, and begins again with each request that is sent for it:
-after it has waited, and after a failure. Time in which it waits, for a budget, a limit of the endpoint or a
-slot, counts neither for the call nor for its group.
+The time of a call is counted from when it is made, and starts again with each request that is sent for it:
+after a wait, and after a failure. Time in which a call waits for a budget, a limit of the endpoint or a slot
+counts neither for the call nor for its group.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Timed(Protocol):
 
 
 class Clock:
-    """Ends what takes too long, from `run` to `close`.
+    """Reports calls and scopes that have reached their deadline, from `run` to `close`.
 
     Args:
         timeout: Seconds that a call may take if its strategy has no limit. `None` means no limit.
-        expire: Called with what has reached its deadline.
+        expire: Called with the call or scope whose deadline was reached.
         tick: Called at least every `PULSE` seconds.
     """
 
@@ -68,9 +68,9 @@ class Clock:
             self._arm(ends)
 
     def start(self, pending: PendingCall) -> bool:
-        """Count the time of a call from now on: it is made, or a request for it is sent.
+        """Start to count the time of a call, when it is made and whenever a request for it is sent.
 
-        Returns whether any time is left, which is not so after the time of its group.
+        Returns whether any time is left. None is left if the time of its group is over.
         """
         scope, now = pending.branch.scope, self.now()
         seconds, owner = scope.call_seconds, "call"
@@ -97,7 +97,7 @@ class Clock:
             pending.branch.held_since = self.now()
 
     def hold_own(self, pending: PendingCall) -> None:
-        """Stop counting the time of a call that will be sent once more. The time of its group goes on."""
+        """Stop counting the time of a call that will be sent again. The time of its group still counts."""
         group = pending.branch.scope.group
         if group is None:
             pending.ends = None
@@ -106,14 +106,14 @@ class Clock:
             self.set(pending, self._resume_group(pending.branch, self.now()))
 
     def close(self) -> None:
-        """Forget all deadlines."""
+        """Remove all deadlines."""
         if self._timer is not None:
             self._timer.cancel()
         self._heap.clear()
-        del self._expire, self._tick  # which refer to the driver
+        del self._expire, self._tick  # they refer to the driver
 
     def _resume_group(self, branch: Branch, now: float) -> float:
-        """Count the time of a branch in its group. Returns when the group's time is up for this branch."""
+        """Continue to count the group's time for a branch. Returns when that time is up for this branch."""
         group = branch.scope.group
         assert group is not None
         if group.began is None:
@@ -124,7 +124,7 @@ class Clock:
         return group.began + group.seconds + branch.held
 
     def _next(self) -> float:
-        """Return when the timer must ring."""
+        """Return when the timer must fire."""
         pulse = self.now() + PULSE
         return min(pulse, self._heap[0][0]) if self._heap else pulse
 
@@ -141,7 +141,7 @@ class Clock:
             if one.ends == ends:
                 one.ends = None
                 self._expire(one)
-        # Most calls have been answered since.
+        # Drop the deadlines of calls that were answered: most of them.
         self._heap = [entry for entry in self._heap if entry[2].ends == entry[0]]
         heapify(self._heap)
         self._tick()

@@ -1,7 +1,8 @@
 """The driver: makes the calls that a strategy waits for, and ends the run.
 
-The stepper says what happens, admission what may happen, the clock how long it may take, and the driver when
-it happens. Each record has its position in the program, so the canonical record does not depend on latencies.
+The stepper runs the strategy, admission applies the budgets, the clock applies time limits, and the driver
+decides when each call is made. Each record has its position in the program, so the canonical record does not
+depend on latencies.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ LIMITS = {
     "call": ", the strategy's limit for one call",
     "group": ", the strategy's limit for the group of calls",
 }
-"""What the error of a call that took too long says about the limit."""
+"""Text about each kind of limit in the error of a call that took too long."""
 
 
 class SampleRoute(Protocol):
@@ -55,26 +56,26 @@ class SampleRoute(Protocol):
         """Return how many samples of the request of `call` can be asked for together."""
 
     def ask_each(self, asked: SampleCalls, give: Give) -> Awaitable[None]:
-        """Give each pending call its reply, or `None` if it must be asked for by itself."""
+        """Give each pending call its reply, or `None` if it must be made by itself."""
 
 
 class Driver:
     """Carries out one run with `drive`. The recorder then holds all of its records.
 
-    It is made on the event loop of the run.
+    It must be created in the event loop of the run.
 
     Args:
-        ask: Answers a call. It reports to the observer what happens on the way.
+        ask: Answers a call. It reports progress, such as retries, to the observer.
         recorder: Receives all records.
         budget: The budget of the run.
         timeout: Seconds that a call may take if its strategy has no limit.
-        repeat: Number of the repeat.
-        replies: Replies that are known beforehand, by position.
-        tries: What failed tries of each call used before, by position.
+        repeat: Number of the repeat of the run.
+        replies: Replies that are known in advance, by position of the call.
+        tries: Failed tries in the journal, with their usage, by position of the call.
         in_order: Whether branches run one after the other.
         bounds: Computes the most that a call can use.
         is_paused: Whether the strategy must wait.
-        samples: Answers several samples of a request in one task. `None` means that each has its own.
+        samples: Answers several samples of a request in one task. `None` means one task per sample.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class Driver:
             raise
         except BaseException as error:
             self.failed = True
-            if self.cancelled and not isinstance(error, Divergence):  # the replay of a cancelled run
+            if self.cancelled and not isinstance(error, Divergence):  # this is the replay of a cancelled run
                 self._end(answer := Answer("", "cancelled"))
                 return answer
             if not isinstance(error, Divergence):  # a divergence leaves the record unchanged
@@ -235,8 +236,8 @@ class Driver:
     def _respond(
         self, respond: Callable[[Request], Any], request: Request, branch: Branch, position: Position
     ) -> Any:
-        """Return the answer to a request of the strategy. What is left of the budgets around `branch` is
-        recorded.
+        """Return the answer to a request of the strategy. The answer to `BudgetLeft`, for the budgets around
+        `branch`, is recorded.
         """
         if not isinstance(request, BudgetLeft):
             answer = respond(request)
@@ -252,7 +253,7 @@ class Driver:
         return Budget.model_validate_json(reply.text)
 
     def _make(self, pending: PendingCall) -> None:
-        """Make an admitted call. The clock ends one that comes after the time of its group."""
+        """Make an admitted call. If the time of its group is over, the clock ends it instead."""
         self.pending[pending.branch] = pending
         if self.clock.start(pending):
             self.workers.take(pending)
@@ -292,7 +293,7 @@ class Driver:
         self.stepper.refuse(pending.branch, reply, error)
 
     def _release_held(self, *, all: bool = False) -> None:
-        """Make or refuse the held calls that need no longer wait. In a paused run they wait on."""
+        """Make or refuse the held calls that need not wait any longer. In a paused run they keep waiting."""
         if self._paused and not all:
             return
         for pending, refusal in self.admission.released(all=all):
@@ -306,7 +307,7 @@ class Driver:
             self._release_held()
             self.wake()
 
-    # Reports about calls on their way.
+    # Reports about calls in flight.
 
     @property
     def watched(self) -> bool:
@@ -334,7 +335,7 @@ class Driver:
                 return
             self.reported.append((name, data))
         if name == "call.answered":
-            pending.ends = None  # while the reply is stored
+            pending.ends = None  # no deadline while the reply is stored
             return
         self.recorder.beside(name, pending.call.node, call=list(pending.position), **data)
         pending.charged = data.get("paid", pending.charged)
@@ -354,7 +355,7 @@ class Driver:
     # Deadlines.
 
     def _expire(self, one: Timed) -> None:
-        """End what has reached its deadline: a call, or the budget of a scope."""
+        """End a call or a scope that has reached its deadline."""
         if self._done.done():
             return
         if isinstance(one, Scope):
@@ -386,7 +387,7 @@ class Driver:
     def _cancel(self) -> Answer:
         """Answer all open calls with `cancelled` and let the strategy return what it has."""
         if not self._done.cancelled() and self._done.exception() is None:
-            return self._done.result()  # it had just ended
+            return self._done.result()  # the run had just ended
         self._done = self.clock.loop.create_future()
         self._turn()  # replies that have arrived are used first
         if not self._done.done():
@@ -411,7 +412,7 @@ class Driver:
 
     def _end(self, answer: Answer) -> None:
         stop = answer.stop_reason
-        if self._cut_short:  # otherwise it was complete when it was cancelled
+        if self._cut_short:  # otherwise the run was complete when it was cancelled
             stop = "cancelled"
         elif self._out_of is not None and stop != "solved":
             stop = self._out_of[1]
@@ -424,7 +425,7 @@ class Driver:
         self.clock.close()
         self.admission.close()
         self.workers.close()
-        for error in self.stepper.close():  # the run has ended, and this must not hide the reason
+        for error in self.stepper.close():  # the run has ended, and these errors must not hide why
             self.recorder.beside("close.failed", "", error=format_error(error))
 
 
@@ -469,8 +470,8 @@ class Workers:
         task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
-        """Carry out calls until none is left. Before a call that may wait, further tasks are started: one, or
-        as many as there are if they do wait.
+        """Carry out calls until none is left. Before each call, further tasks for the calls that are left are
+        started, at most as many as are running.
         """
         self._starting -= 1
         task = asyncio.current_task()
@@ -512,7 +513,7 @@ class Workers:
             self._give(pending, reply)
 
     def _with_samples(self, pending: PendingCall) -> dict[PendingCall, Call]:
-        """Take the calls that follow `pending` and are samples of its request. Returns them with it."""
+        """Take the next calls while they are samples of the request of `pending`, which is included."""
         asked = {pending: pending.call}
         if self.samples is None or not (self._is_sample(pending, pending) and self.untaken):
             return asked
@@ -527,7 +528,7 @@ class Workers:
         return asked
 
     def _is_sample(self, one: PendingCall, other: PendingCall) -> bool:
-        """Whether `one` can be asked for together with `other`."""
+        """Whether `one` can be requested together with `other`."""
         by_itself = one.carry_out or one.fellows or one.branch.scope.slots or one.watched
         return not by_itself and (one is other or are_samples(one.call, other.call))
 

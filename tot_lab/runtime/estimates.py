@@ -1,8 +1,8 @@
-"""What a run can use at most, before it is made.
+"""Upper bounds for the usage of a run, before it is made.
 
-The strategy is followed with the replies that the cache knows. Each call that it makes next counts its own
-prompt. Those that depend on further replies count the largest prompt and the longest reply of the dearest
-model that could answer them, since no smaller bound is certain.
+The strategy is run with the replies that are in the cache. Each call that it then makes counts its own
+prompt. Calls that depend on further replies count the largest prompt and the longest reply of the most
+expensive model that could answer them, since no smaller bound is certain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tot_lab.strategies.thinking_level import WithThinking
 
 
 class Amounts(NamedTuple):
-    """What calls use. `None` means that it is not known.
+    """Usage of calls. `None` means that an amount is not known.
 
     Attributes:
         calls: Model calls.
@@ -54,12 +54,13 @@ class Estimate(NamedTuple):
     """The predicted calls of a run.
 
     Attributes:
-        calls: Upper bound of the calls, those from the cache included, or `None` without a bound.
-        cached: How many of them the cache answers, as far as the search can be followed.
+        calls: Upper bound of the number of calls, including cached ones. `None` without a bound.
+        cached: How many of these calls the cache answers, as far as the search can be followed.
         whole: Whether the cache answers all of them, so that the run would be free.
-        sent: Upper bounds of what the calls use that the cache does not answer. A bound is `None` if
+        sent: Upper bounds for the usage of the calls that the cache does not answer. A bound is `None` if
             something that it depends on is not known: for tokens the model's context window and its longest
-            reply, for the cost also its price. Failed tries that a provider charges for are not included.
+            reply, for the cost also the model's price. Failed tries that a provider charges for are not
+            included.
     """
 
     calls: int | None
@@ -69,17 +70,17 @@ class Estimate(NamedTuple):
 
 
 NOT_MADE = "budget:calls"
-"""The error of a call that an estimate does not make."""
+"""The error with which an estimate refuses calls that a run would make."""
 
 
 def certain_calls(lines: Sequence[Line]) -> list[Call]:
     """Return the model calls that were not made and that do not depend on the reply to another such call.
 
-    A position alternates between a place in the program and a branch of a `gather`. What follows a call in
-    its branch, or the `gather` of the branch, depends on its reply.
+    A position alternates between a place in the program and a branch of a `gather`. Later calls in
+    the same branch, and calls after the `gather` of the branch, depend on the reply to a call.
     """
     refused = {line.p for line in lines if isinstance(line.e, Reply) and line.e.error == NOT_MADE}
-    first: dict[Position, int] = {}  # by branch, the first place that something depends on
+    first: dict[Position, int] = {}  # by branch, the first place on which other calls depend
     for position in refused:
         for length in range(0, len(position), 2):
             branch, place = position[:length], position[length]
@@ -94,7 +95,7 @@ def certain_calls(lines: Sequence[Line]) -> list[Call]:
 
 
 class Bounds:
-    """Collects the calls that a strategy makes and bounds what the run uses.
+    """Collects the calls that a strategy makes, and computes upper bounds for the usage of the run.
 
     Args:
         gateway: Knows the models.
@@ -129,7 +130,7 @@ class Bounds:
         return _within(budget, bound._replace(calls=left))
 
     async def _most_of(self, call: Call) -> Amounts:
-        """Return the most that a call can use with its own prompt."""
+        """Return the most that a call can use, given its prompt."""
         model = self._gateway.model_of(call.model)
         if isinstance(model, Simulated):
             return Amounts(1, cost=0.0)
@@ -137,7 +138,7 @@ class Bounds:
             return Amounts(1)
         await self._gateway.ready(call.model)
         need = model.need((call,))
-        if need.prompt is None:  # it bounds both together
+        if need.prompt is None:  # `tokens` bounds prompt and reply together
             return Amounts(1, need.tokens, need.tokens, need.usd)
         output = need.tokens - need.prompt if need.bounded else None
         return Amounts(1, need.prompt, output, need.usd if need.bounded else None)
@@ -173,7 +174,7 @@ class Bounds:
         return Amounts(1, prompt, output, cost)
 
     def _longest_reply(self) -> int | None:
-        """Return the largest `max_tokens` of the strategy. `None` if a call may have none."""
+        """Return the largest `max_tokens` of the strategy. `None` if a call may be without a limit."""
         parts = [*parts_in(self._strategy)]
         given = [part.max_tokens for part in parts if isinstance(part, Prompting)]
         known = [tokens for tokens in (*given, *self._limits) if tokens is not None]
@@ -188,7 +189,7 @@ def _probe(name: str | None) -> Call:
 
 
 def _most(calls: Sequence[Amounts], count: int) -> Amounts:
-    """Return the most that so many of the calls use."""
+    """Return the most that `count` of the calls can use together."""
     if not calls:
         return Amounts(*[0.0] * len(Amounts._fields))
     columns = zip(*calls, strict=True)
@@ -207,7 +208,7 @@ def _largest(amounts: Iterable[float | None]) -> float | None:
 
 
 def _sized(most: Amounts, params: float | None) -> Amounts:
-    """Add the FLOPs of a model with so many parameters."""
+    """Add the FLOPs of a model with `params` parameters."""
     if params is None or most.input_tokens is None or most.output_tokens is None:
         return most
     return most._replace(flops=2 * params * (most.input_tokens + most.output_tokens))

@@ -1,7 +1,8 @@
 """The gateway: routes each call to the stack of the model or tool that answers it.
 
-This is the only place that builds stacks. A real model gets all layers. A function or a simulated model gets
-only the cache, and only if one was given. The cost of every reply is counted.
+A stack is a model with layers around it, such as the cache and retries, and is built only here. A real model
+gets all layers. A function or a simulated model gets only the cache, and only if one was given. The cost of
+every reply is counted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from tot_lab.tools import Carrying, Tool, Toolbox
 
 
 class Route(NamedTuple):
-    """The way to a model: one call at a time, or samples of one request together."""
+    """The functions that call a model: one call at a time, or samples of one request together."""
 
     ask: Callable[[Call, CallObserver], Awaitable[Reply]]
     ask_each: Callable[[SampleCalls, Give], Awaitable[None]] | None = None
@@ -53,7 +54,7 @@ class Gateway:
         self.toolbox = Toolbox(settings.tools, settings.effect_policy, settings.tool_context)
         self.spend_limiter = SpendLimiter(settings.spend)
         self.opened: Cache | None = None
-        """The cache, once it was used."""
+        """The open cache. `None` before its first use."""
         self._opening = threading.Lock()
         self._warned: set[str] = set()
         self.checked_window: int | None = None
@@ -87,7 +88,7 @@ class Gateway:
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """The lab's own model and those of roles and strategies, as far as they are endpoints."""
+        """All endpoints among the lab's own model and the models of roles and strategies."""
         models = (self._model, *self._named.values())
         return [model for model in models if isinstance(model, Endpoint)]
 
@@ -98,12 +99,12 @@ class Gateway:
 
     @property
     def given_cache(self) -> Cache | str | os.PathLike[str] | None:
-        """The cache as it was given, or `None` if the mode is `off`."""
+        """The `cache` argument of the lab, or `None` if the mode is `off`."""
         return None if self.mode == "off" else self._given.cache
 
     async def open(self, model: Model | Endpoint | Tool | None = None) -> None:
         """Open the cache if `model`, by default the lab's own, is cached, so that an unusable cache stops a
-        run before it starts. That happens in a thread: another process may hold the cache locked.
+        run before it starts. A thread opens it, since another process may have locked the cache.
 
         Raises:
             CacheError: If the cache cannot be used.
@@ -121,12 +122,12 @@ class Gateway:
         self._routes.pop(None, None)
 
     def enlist(self, models: Mapping[str, Part]) -> None:
-        """Answer calls that name one of `models` with it.
+        """Register `models`, so that they answer the calls that name them.
 
         Raises:
-            LookupError: If one is a function that a file does not hold.
-            TypeError: If one is not a model.
-            ValueError: If replies of a function would be cached that its source does not identify.
+            LookupError: If a model is a function that a file does not hold.
+            TypeError: If an object is not a model.
+            ValueError: If replies of a function would be cached whose source does not identify it.
         """
         for name, part in models.items():
             if not is_model(part):
@@ -142,7 +143,7 @@ class Gateway:
             if self.is_cached(model) and not isinstance(model, Part):
                 _check_function(model)
             if self._named.get(name, model) != model:
-                self._routes.pop(name, None)  # a key is not part of the name
+                self._routes.pop(name, None)  # models with different API keys have the same name
             self._named[name] = model
 
     @property
@@ -163,7 +164,7 @@ class Gateway:
         return self._route(call.model).ask(call, observer)
 
     def samples_at_once(self, call: Call) -> int:
-        """Return how many samples of the request of `call` can be asked for with `ask_each`."""
+        """Return how many samples of the request of `call` can be requested with `ask_each`."""
         try:
             model = self.model_of(call.model)
             takes_n = isinstance(model, Endpoint) and model.list_key(call) is None and model.takes_n(call)
@@ -172,8 +173,8 @@ class Gateway:
             return 1
 
     def ask_each(self, asked: SampleCalls, give: Give) -> Awaitable[None]:
-        """Give each observer the reply to its call, or `None` if the call must be asked for with `ask`. All
-        of them are samples of one request; see `samples_at_once`.
+        """Give each observer the reply to its call, or `None` if the call must be made with `ask`. All calls
+        are samples of one request; see `samples_at_once`.
         """
         route = self._route(next(iter(asked.values())).model)
         assert route.ask_each is not None
@@ -200,7 +201,7 @@ class Gateway:
                 await (model.load_prices() if self.mode == "replay" else model.ready())
 
     def need(self, call: Call) -> Need | None:
-        """Return the most that `call` can use, or `None` for a function and if the endpoint does not know."""
+        """Return the most that `call` can use, or `None` for a function or if the endpoint does not know."""
         try:
             model = self.model_of(call.model)
             return model.need((call,)) if isinstance(model, Endpoint) else None
@@ -208,7 +209,7 @@ class Gateway:
             return None
 
     def computing(self, call: Call) -> Carrying | None:
-        """Return what carries `call` out if it goes to a tool without effects, else `None`."""
+        """Return the layer that carries out `call` if it is for a tool without effects, else `None`."""
         name = tool_of(call)
         tool = None if name is None else self.toolbox.tools.get(name)
         return self.toolbox.carrying(tool) if tool is not None and _computes(tool) else None
@@ -235,7 +236,7 @@ class Gateway:
             return self.opened
 
     def _route(self, name: str | None) -> Route:
-        """Return the way to the model `name`."""
+        """Return the route to the model `name`."""
         route = self._routes.get(name)
         if route is None:
             model = self.model_of(name)
@@ -250,8 +251,8 @@ class Gateway:
     def is_cached(self, model: Model | Endpoint | Tool) -> bool:
         """Whether calls to `model` are cached.
 
-        Calls to real models are, unless the mode is `off`, and so are calls of pure tools used with them.
-        Those to a simulated model or a function are cached only if a cache was given.
+        Calls to real models are cached, unless the mode is `off`, and so are calls of pure tools in their
+        runs. Calls to a simulated model or a function are cached only if a cache was given.
         """
         if self.mode == "off":
             return False
@@ -278,10 +279,10 @@ class Gateway:
             stack = StoreReplies(stack, self.cache, request, weights)
         if isinstance(model, Endpoint):
             stack = Batched(stack, lambda call: _batch_key(model, call, request))
-        if self.mode != "off":  # which makes every call
+        if self.mode != "off":  # `off` makes every call
             stack = SingleFlight(stack, lambda call: request(call).key, self._flights)
         if self.is_cached(model):
-            # Failures are not cached. A tool without effects is carried out again and fails in the same way.
+            # Failures are not cached. A replay carries out a tool without effects again, and it fails again.
             again = self.mode == "replay" and _computes(model)
             stack = Cached(stack, self.cache, request, "auto" if again else self.mode, weights)
         return stack
@@ -295,7 +296,7 @@ class Gateway:
 
 
 def _through(stack: Any, request: Requests) -> Route:
-    """Return the way through the layers of a stack, which use the request of each call."""
+    """Return the route through the layers of a stack. Each layer uses the request made from the call."""
 
     async def ask(call: Call, observer: CallObserver) -> Reply:
         request.remember(call)
@@ -319,7 +320,7 @@ def _through(stack: Any, request: Requests) -> Route:
 
 
 def _batch_key(model: Endpoint, call: Call, request: Requests) -> Hashable | None:
-    """Return what calls have in common that can be one request with `call`."""
+    """Return a key that is equal for calls that can be sent as one request with `call`."""
     key = model.list_key(call)
     return request(call).of_any_sample if key is None and model.takes_n(call) else key
 

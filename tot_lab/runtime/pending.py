@@ -1,4 +1,4 @@
-"""A call that a branch waits for, on its way through admission, clock and model."""
+"""A call that a branch waits for, while it passes through admission, clock and model."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tot_lab.runtime.stepper import Branch
 
 
 class Reports(Protocol):
-    """Receives what layers between a call and its model report."""
+    """Receives the reports of the layers between a call and its model."""
 
     @property
     def watched(self) -> bool:
         """Whether a watcher wants partial text."""
 
     def on_note(self, pending: PendingCall, name: str, data: dict[str, Any]) -> None:
-        """Take note of what happened to the call."""
+        """Record what happened to the call."""
 
     def on_text(self, pending: PendingCall, text: str) -> None:
         """Forward the text of the reply so far."""
 
 
 class Reservation(NamedTuple):
-    """What a call can use at most, or `None` if that is unknown, and what it has reserved in each scope."""
+    """The most that a call can use, `None` if unknown, and its reservations in each scope."""
 
     need: Need | None
     claims: Claims
@@ -41,14 +41,14 @@ class PendingCall:
 
     Attributes:
         carry_out: Answers the call instead of a model, for an `Effect`.
-        reservation: What admission knows of it, under a budget.
+        reservation: Its bound and reservations, if it is under a budget.
         paid: USD really paid for the reply, if that is not its cost.
-        charged: USD that the call can have cost so far, if it is ended without a reply. `None` if that is
+        charged: The most USD that the call can have cost if it ends now, without a reply. `None` if that is
             not known.
         ends: When its time is up, or `None` while its time is not counted.
-        limit: The seconds that `ends` follows from, and whose limit that is: `call`, `lab` or `group`.
-        worker: The task that carries the call out, once one does.
-        fellows: The calls without a reply of that task, if it was given several samples.
+        limit: The limit in seconds behind `ends`, and whose limit it is: `call`, `lab` or `group`.
+        worker: The task that carries the call out, once it has begun.
+        fellows: All calls of that task that still have no reply, if it carries out several samples.
     """
 
     __slots__ = (
@@ -89,12 +89,12 @@ class PendingCall:
 
     @property
     def claims(self) -> Claims:
-        """What the call has reserved."""
+        """The reservations of the call, by scope."""
         return [] if self.reservation is None else self.reservation.claims
 
     @property
     def need(self) -> Need | None:
-        """What the call can use at most, or `None` if that is unknown."""
+        """The most that the call can use, or `None` if that is unknown."""
         return None if self.reservation is None else self.reservation.need
 
     @property
@@ -103,7 +103,7 @@ class PendingCall:
         return self.reports.watched
 
     def note(self, name: str, **data: Any) -> None:
-        """Record a note about the call on its way."""
+        """Record a note about the call while it is in flight."""
         self.reports.on_note(self, name, data)
 
     def partial(self, text: str) -> None:
@@ -111,8 +111,8 @@ class PendingCall:
         self.reports.on_text(self, text)
 
     def cancel(self, reason: str | None = None) -> None:
-        """Cancel the task that carries the call out, unless it has others. What it can have cost counts as
-        paid.
+        """Cancel the task that carries the call out, unless that task has other calls. The most that the call
+        can have cost counts as paid.
         """
         if self.charged is not None:
             self.paid = max(self.charged, self.paid or 0.0)

@@ -1,8 +1,8 @@
-"""The recorder: takes in every record of a run, writes the journal and calls the watchers.
+"""The recorder: receives every record of a run, writes the journal and calls the watchers.
 
-Records arrive one by one and are written in batches. When a run is resumed or replayed, a record of an
-earlier position must be equal to the recorded one and is not recorded again. A record that cannot be written
-raises an error that names it, and leaves the journal unchanged.
+Records arrive one by one and are written in batches. When a run is resumed or replayed, a record at a
+position of the earlier journal must equal the record there, and is not recorded again. A record that cannot
+be written raises an error that names it, and leaves the journal unchanged.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Divergence(Halt):
 
 
 def remove_journal(path: Path) -> None:
-    """Remove a journal without a whole header, which holds nothing. Raises `HeldByAnother`, or
-    FileNotFoundError if it is gone.
+    """Remove a journal whose header is incomplete, so that it holds no run. Raises `HeldByAnother`, or
+    FileNotFoundError if the file no longer exists.
     """
     file = os.open(path, os.O_RDWR)
     try:
@@ -156,8 +156,8 @@ class Recorder:
     ) -> Recorder:
         """Return a recorder that continues a journal.
 
-        The repeated part of the run must equal `lines`. The file is not changed before all of them were
-        repeated.
+        The repeated part of the run must equal `lines`. The file is not changed before all of these lines
+        were repeated.
 
         Args:
             path: The journal. `None` continues a run in memory.
@@ -165,7 +165,7 @@ class Recorder:
             lines: The lines to repeat.
             replayed_bytes: Bytes of the header and of `lines`.
             size_when_read: Bytes that the journal had when it was read.
-            lost: USD that the journal had paid for calls that are made once more.
+            lost: USD that the journal had paid for calls that are made again.
 
         Raises:
             HeldByAnother: If another process writes the journal or has written it since.
@@ -185,7 +185,7 @@ class Recorder:
         return recorder
 
     def expect(self, lines: list[Line], *, only: bool = False) -> None:
-        """Start from `lines`. A record at one of their positions is compared and not recorded again.
+        """Start from `lines`. A new record at a position of `lines` is compared and not recorded again.
 
         With `only`, any other record raises `Divergence`.
         """
@@ -204,7 +204,7 @@ class Recorder:
         return int((time.perf_counter() - self._start) * 1e6) / 1e6  # faster than `round`
 
     def record(self, position: Position, record: Record, paid: float | None = None) -> None:
-        """Take in one record, which the next `flush` writes."""
+        """Add one record, which the next `flush` writes."""
         fallback: Note | None = None
         if type(record) is Note and record.fallback:
             record = fallback = msgspec.structs.replace(record, fallback=False)
@@ -242,7 +242,7 @@ class Recorder:
         self.flush()
 
     def missing(self, kind: Any = object) -> Record | None:
-        """Return the first expected record (of a kind) that has not been repeated."""
+        """Return the first expected record of the type `kind` that has not been repeated."""
         left = [(position, records[-1]) for position, records in self._expected.items() if records]
         left = [pair for pair in left if isinstance(pair[1], kind)]
         return min(left, key=lambda pair: pair[0])[1] if left else None
@@ -364,8 +364,8 @@ class Recorder:
     def thought(
         self, text: str, parent: str | None = None, *, source: Sequence[str] = (), depends: Sequence[str] = ()
     ) -> str:
-        """Record a thought below `parent` and return its id. `None` records the root, of which a run
-        has one.
+        """Record a thought below `parent` and return its id. `None` records the root. A run has
+        only one root.
         """
         if parent is None:
             if self._children:
@@ -433,8 +433,8 @@ class Recorder:
 
 
 def _checked(record: Record) -> Record:
-    """Return `record` as a file will give it back, with lone surrogates as `?`. Raises `ValueError` if a file
-    cannot hold it.
+    """Return `record` as it will be read from a file, with lone surrogates as `?`. Raises `ValueError` if it
+    cannot be written.
     """
     texts = {name: getattr(record, name) for name in record.__struct_fields__}
     spoilt = {name: readable(text) for name, text in texts.items() if isinstance(text, str)}

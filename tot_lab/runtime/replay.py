@@ -50,14 +50,14 @@ async def replay(
 ) -> Replay:
     """Repeat the run without a model and compare every record.
 
-    Replies come from the cache of the run or from `cache`, if there is one. Errors, refusals and everything
-    else come from the record.
+    Successful replies come from `cache` or the cache of the run, if there is one, and otherwise from the
+    record, as errors and refusals always do.
 
     Args:
         run: The run.
-        strategy: Needed if the strategy holds functions and the run was loaded.
-        task: Needed if the task holds functions and the run was loaded.
-        cache: A cache that replaces the run's own.
+        strategy: Required if the run was loaded from a file and its strategy contains functions.
+        task: Required if the run was loaded from a file and its task contains functions.
+        cache: A cache to use instead of that of the run.
     """
     replies = replies_of(run.lines)
     cached = cache or run.cache
@@ -66,7 +66,7 @@ async def replay(
         for position, request, real in requests_of(run):
             known = list(cached.replies(request.key))
             if not known and (not real or position in inherited):
-                continue  # free calls are not always cached, and inherited ones were made by another run
+                continue  # free calls are not always cached, and inherited calls were made by another run
             if not known:
                 place = ".".join(map(str, position))
                 reason = f"at position {place}: the call is not in the cache {cached.path}"
@@ -75,7 +75,7 @@ async def replay(
                 replies[position] = known[0]
     strategy, task = runnable(run.header, strategy or run.strategy, task or run.task)
     recorder = Recorder(header=run.header)
-    # A bug ends a run while other branches are still running, so their last records are not compared.
+    # A bug ends a run while other branches are still running, so the last records of these are not compared.
     recorder.expect(run.lines, only=run.error is None)
     driver = Driver(
         _no_model,

@@ -1,7 +1,8 @@
-"""What a run adds to the steps of its strategy: roles and system prompts, and the edits of a person.
+"""Roles, system prompts and the edits of a person, which a run adds to the steps of its strategy.
 
 They are added before a step is recorded, so that the record shows the complete prompt and model. A role only
-fills in what the strategy leaves open. A call has the role that its `model` names, else that of its purpose.
+fills in settings that the strategy does not set. A call has the role that its `model` names, else the role of
+its purpose.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ class Role(PydanticModel):
     """Further options of the provider, as in `Call`."""
 
     params: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Parameters of the model, for `Run.compute`: those that a token passes through, so the active ones of a
-    mixture of experts. They change no call. Without a `model`, they are those of the model that answers the
-    calls of the role."""
+    """Number of parameters of the model, for `Run.compute`: those that a token passes through, so the active
+    ones of a mixture of experts. It changes no call. Without a `model`, it is that of the model that answers
+    the calls of the role.
+    """
 
     @field_validator("model")
     @classmethod
@@ -68,8 +70,8 @@ class Role(PydanticModel):
 
 
 def calling_roles(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return what of the settings of roles can change a call: no `params`, and no standard role that has
-    nothing else."""
+    """Return the settings of roles that can change a call: without `params`, and without standard roles that
+    have only `params`."""
     calling = {name: {key: given[key] for key in given if key != "params"} for name, given in roles.items()}
     return {
         name: given
@@ -81,7 +83,8 @@ def calling_roles(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str,
 def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:
     """Return the roles of a lab from a dict of models, dicts of settings and `Role`s.
 
-    A name is that of a standard role, of a call purpose, or any other that a strategy's `model` names.
+    The name of a role is a standard role, a call purpose, or any other name that a strategy's `model` refers
+    to.
 
     Raises:
         ValueError: If a setting is unknown or invalid, or a name is nearly that of a standard role.
@@ -126,7 +129,7 @@ def thinking_of(
         edits: Thoughts and scores that a person changed for a branch of a run.
     """
     thinking = strategy.think(task.hidden())
-    if not isinstance(thinking, Generator):  # the driver raises the error
+    if not isinstance(thinking, Generator):  # the driver raises an error about it
         return thinking
     if task.system_prompt:
         thinking = map_steps(partial(_instructed, task.system_prompt), thinking)

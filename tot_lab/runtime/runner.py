@@ -1,8 +1,8 @@
 """Execution of runs: the one place where a strategy, a task, models and a journal come together.
 
-A `Runner` holds what all runs of a lab share (models, cache, tools, spending limit). An `Execution` is one
-run, new or resumed, and its `run` is available at any time, even after an error or a cancellation. Labs,
-streams, sweeps and workers all use these two.
+A `Runner` holds the objects that all runs of a lab share (models, cache, tools, spending limit). An
+`Execution` is one run, new or resumed, and its `run` is available at any time, even after an error or a
+cancellation. Labs, streams, sweeps and workers all use these two classes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Runner:
     def __init__(self, settings: RunnerSettings, followers: Sequence[Follower] = ()) -> None:
         self.gateway = Gateway(settings)
         self.strategy = None if settings.strategy is None else strategy_named(settings.strategy)
-        """The strategy of runs for which none is given."""
+        """The strategy of runs that are started without a strategy."""
         self.followers = followers
         self._given = settings
         transform = None if settings.transform_result is None else UserFunction.of(settings.transform_result)
@@ -84,7 +84,7 @@ class Runner:
 
     @property
     def settings(self) -> RunnerSettings:
-        """The settings with the current model and the tools in place of their names."""
+        """The settings, with the current model and with tools instead of names of tools."""
         tools = tuple(self.gateway.toolbox.tools.values())
         return replace(self._given, model=self.gateway.model, tools=tools)
 
@@ -93,7 +93,7 @@ class Runner:
         """Seconds that one call may take after it was sent, or `None`."""
         return self._given.timeout
 
-    # Parts of a run.
+    # Strategy, task and header of a run.
 
     def prepared(self, strategy: S) -> S:
         """Return the strategy with the lab's defaults for settings that were not given."""
@@ -111,15 +111,15 @@ class Runner:
         return made
 
     def instructed(self, task: Task) -> Task:
-        """Return the task, with the lab's system prompt if it has none."""
+        """Return the task, with the lab's system prompt if it has no system prompt."""
         prompt = self._given.system_prompt
         return (
             task.model_copy(update={"system_prompt": prompt}) if prompt and not task.system_prompt else task
         )
 
     def equipped(self, task: Task) -> Task:
-        """Return the task with what the lab sets: tools, context window of the model if known, profile and
-        ids.
+        """Return the task with the fields that the lab sets: tools, context window of the model if known,
+        profile and ids.
         """
         specs = tuple(tool.spec for tool in self.gateway.toolbox.tools.values())
         window = task.context_window or self.gateway.window
@@ -171,14 +171,12 @@ class Runner:
         return self.gateway.spend_limiter.total
 
     def count_payments(self, header: Header, lines: Sequence[Line]) -> None:
-        """Count what the journal of a run paid towards `spend`, once, unless it was paid by this runner."""
+        """Count the payments in the journal of a run towards `spend`, unless they are counted already."""
         if self.expect_payments(header.id):
             self.gateway.spend_limiter.earlier += payments(lines)
 
     def expect_payments(self, run_id: str) -> bool:
-        """Mark a run whose payments are counted as they are made. Returns whether it was not marked
-        before.
-        """
+        """Mark a run as one whose payments are counted. Returns `False` if it was marked before."""
         known = run_id in self._counted
         self._counted.add(run_id)
         return not known
@@ -205,7 +203,7 @@ class Runner:
             path: The journal to create. `None` keeps the run in memory.
             budget: Limits of the run.
             parent: For a branch, the run whose record answers calls first.
-            kept: Lines of a run that is continued in memory.
+            kept: Lines of an earlier run that this run continues in memory.
         """
         self.gateway.enlist(models_of(strategy))
         recorder = Recorder.resuming(None, header, kept) if kept else Recorder(header=header, path=path)
@@ -218,7 +216,7 @@ class Runner:
         task: Task | None = None,
         parent: Run | None = None,
     ) -> Execution:
-        """Return the execution that continues a journal. That of a finished run has nothing left to do.
+        """Return the execution that continues a journal. If the run is finished, nothing is left to do.
 
         Raises:
             FileNotFoundError: If there is no such file.
@@ -317,7 +315,9 @@ class Execution:
         self.is_over = False
         """Whether nothing is left to do."""
         self.steering: Steering | None = None
-        """How a person changes the run while it is under way."""
+        """Supplies the changes that a person makes while the run is in progress. `None` without such
+        changes.
+        """
         self._kept = kept
         self._run: Run | None = None
         self._driver: Driver | None = None
@@ -416,8 +416,8 @@ class Execution:
         return {} if self._driver is None else self._driver.limits
 
     def _drive(self, driver: Driver) -> Awaitable[Answer]:
-        """Carry out the strategy, with the changes of a person in the record so far, in that of the parent,
-        and by whoever steers the run.
+        """Carry out the strategy with the changes of persons: those in the record so far, those in the record
+        of the parent, and new ones from `steering`.
         """
         branched, roles = self.recorder.header.branched, self.runner.gateway.roles
         edits = Edits.of(branched) if branched else None
@@ -430,9 +430,9 @@ class Execution:
         return driver.drive(thinking, Steered(acts, self.steering, driver.raise_budget, samples).respond)
 
     async def _make_ready(self) -> None:
-        """Load what determines how much a call can use.
+        """Load the prices and limits that bound how much a call can use.
 
-        The reservations of a resumed run are counted again, which must not block the event loop.
+        A resumed run counts its reservations again, and loading only then would block the event loop.
         """
         if self._kept is None or self.budget is None:
             return
@@ -464,7 +464,7 @@ def _identity(model: dict[str, Any]) -> Any:
 def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
     """Return the lines from which a run can continue, or `None` if it is finished.
 
-    What a run recorded after it was cancelled or stopped by the `spend` limit is dropped, and so is an end
+    Lines recorded after the run was cancelled or stopped by the `spend` limit are dropped, and so is an end
     that a bug caused. If the run ended because calls failed and the model may be called again (`asking`),
     everything from the first failed call on is dropped.
     """

@@ -34,7 +34,7 @@ class RunnerSettings:
     """A name (`gpt-4.1-mini`, `ollama/qwen3:8b`, `local/qwen2.5-coder-1.5b`, `sim/game24`), a model part
     (`tl.LiteLLM(model="…", api_base="…")`), or any async callable `Call -> Reply | str`. An async generator
     of text pieces is a model that streams. A part also sets how it is called: `concurrency` (requests at
-    once, found by itself if not set), `requests_per_minute`, `retries`.
+    once, tuned automatically if not set), `requests_per_minute`, `retries`.
     """
 
     _: KW_ONLY
@@ -47,7 +47,7 @@ class RunnerSettings:
     """
 
     cache: str | os.PathLike[str] | Cache | None = None
-    """Folder of cached replies, a file of exported ones, or a `tl.Cache`. `None` means the user's own cache
+    """Folder of cached replies, file of exported replies, or a `tl.Cache`. `None` means the user's own cache
     folder for real models, and no cache for simulated models and functions.
     """
 
@@ -55,11 +55,11 @@ class RunnerSettings:
     """`auto`, `off`, `refresh` or `replay`; see `tot_lab.models.cache.Mode`."""
 
     spend: float | None = None
-    """USD that this lab may really pay. `None` means no limit. The limit includes what the journals of
-    resumed runs and sweeps already paid, and every failed try: what the provider reports, or else the most
-    that it can have cost, unless the request was refused. A function that names a `cost` in its replies is
-    not called once less than its most expensive call is left. What a run would cost without a cache is
-    limited by its `Budget` instead.
+    """USD that this lab may really pay. `None` means no limit. The limit includes earlier payments in the
+    journals of resumed runs and sweeps, and every failed try: its reported cost, or else the most that it can
+    have cost, unless the request was refused. A function that reports a `cost` in its replies is no longer
+    called once less is left than its most expensive call cost. To limit what a run would cost without a
+    cache, use its `Budget`.
     """
 
     timeout: float | None = 120.0
@@ -74,8 +74,8 @@ class RunnerSettings:
     """
 
     effect_policy: EffectPolicy | None = None
-    """Effects that the tools may have (`tl.EffectPolicy`). `None` allows all that these tools have, except to
-    `tl.tools.WriteFile`. A tool that is denied is a ValueError.
+    """Effects that the tools may have (`tl.EffectPolicy`). `None` allows all effects of `tools`, except those
+    of `tl.tools.WriteFile`. A tool that is denied is a ValueError.
     """
 
     tool_context: Mapping[str, Any] | None = None
@@ -84,32 +84,32 @@ class RunnerSettings:
     """
 
     strategy: Strategy | str | None = None
-    """What `lab.run(task)` runs, a strategy or its name. `None` means `tl.ReAct()` for a lab with tools."""
+    """The strategy of `lab.run(task)`, or its name. `None` means `tl.ReAct()` for a lab with tools."""
 
     system_prompt: str = ""
-    """System prompt of tasks that have none."""
+    """System prompt of tasks without their own."""
 
     thinking_level: str | None = None
-    """Level of each `tl.WithThinking` that was not given one: `off`, `low`, `medium` or `high`, in any
-    case.
+    """Thinking level of each `tl.WithThinking` without a level of its own: `off`, `low`, `medium` or `high`,
+    in any case.
     """
 
     profile: Tier | None = None
     """Tier of the model: `local`, `mid`, `large` or `frontier`. It decides how much of a tool's result the
-    model is shown, how long a history `tl.WithSynthesis` leaves, and the `tier` of strategies, wherever these
-    were not given. See `tot_lab.strategies.defaults.PROFILES`.
+    model is shown, how long a history `tl.WithSynthesis` leaves, and the `tier` of strategies, unless these
+    are set explicitly. See `tot_lab.strategies.defaults.PROFILES`.
     """
 
     transform_result: Callable[[str, str], str | Awaitable[str]] | None = None
-    """A function `(tool, result) -> text` that makes what a model is shown of a tool's result, for strategies
-    without a `transform_result` of their own.
+    """A function `(tool, result) -> text` that returns the text which a model is shown for a tool's result.
+    It applies to strategies without a `transform_result` of their own.
     """
 
     agent_id: str = ""
-    """For whom tools are called. It is recorded in the header of each run."""
+    """Id of the agent that calls the tools. It is recorded in the header of each run."""
 
     session_id: str = ""
-    """In which session tools are called. It is recorded in the header of each run."""
+    """Id of the session in which tools are called. It is recorded in the header of each run."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

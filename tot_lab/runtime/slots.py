@@ -24,7 +24,7 @@ class SlotPool:
         self._lock = threading.Lock()
 
     async def enter(self, on_wait: Callable[[], None]) -> None:
-        """Wait for a slot; `leave` must follow. Calls `on_wait` if none is free."""
+        """Wait for a slot, which `leave` must release. Calls `on_wait` if no slot is free."""
         with self._lock:
             if self._free:
                 self._free -= 1
@@ -46,7 +46,7 @@ class SlotPool:
             raise
 
     def leave(self) -> None:
-        """Pass the slot on to the next call that waits, in whichever event loop."""
+        """Release a slot, and pass it to the next call that waits, in any event loop."""
         with self._lock:
             while self._waiting:
                 _, loop, turn = heappop(self._waiting)

@@ -1,8 +1,8 @@
 """Steering of a live run: a person pauses it, and changes its search.
 
 An act waits until the search makes its next pick, and is recorded there (`tot_lab.core.acts`). `Steering` may
-be used from any thread. `Steered` makes the changes when a search asks for them, so neither the driver nor
-the searches know what a person may do. It also gives a search the sample indices of an earlier record.
+be used from any thread. `Steered` makes the changes when a search requests them, so neither the driver nor
+the searches know which changes exist. It also gives a search the sample indices of an earlier record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Steering:
         stream.steer.pause()
         stream.steer.prune("0.1")                      # nothing below it is expanded
         stream.steer.rescore("0.2", 0.9)
-        stream.steer.graft("0.2", "6 * 4 = 24")        # a thought of one's own
+        stream.steer.graft("0.2", "6 * 4 = 24")        # add a thought yourself
         stream.steer.raise_budget(calls=120)
         stream.steer.resume()
 
@@ -40,9 +40,9 @@ class Steering:
 
     def __init__(self) -> None:
         self.paused = False
-        """Whether the run is paused. Calls under way are still answered. Limits on seconds run on."""
+        """Whether the run is paused. Calls in flight are still answered. Limits on seconds still count."""
         self.waiting: list[Act] = []
-        """Changes that have not taken effect yet. Those that wait when the run ends have no effect."""
+        """Changes that have not taken effect yet. If the run ends first, they have no effect."""
         self.searches = False
         """Whether a search that takes changes has begun."""
         self.watchers: list[Callable[[], None]] = []
@@ -60,7 +60,7 @@ class Steering:
         self._notify()
 
     def prune(self, node: str) -> None:
-        """Remove a thought and everything below it from the search. It cannot be the answer either.
+        """Remove a thought and everything below it from the search. They cannot be the answer either.
 
         Raises:
             ValueError: If the run is not under way, or has no such thought.
@@ -82,7 +82,7 @@ class Steering:
         self._add(Rescore(node, _share(score)))
 
     def graft(self, node: str, text: str, score: float = 1.0) -> None:
-        """Add a thought of one's own below `node`, as the newest of its children.
+        """Add a new thought below `node`, as the last of its children.
 
         Args:
             node: Id of the parent.
@@ -180,7 +180,7 @@ class Steered:
 
     Args:
         recorded: The acts in a record that is repeated, by search and number of the pick.
-        steering: Where a person makes new changes.
+        steering: Supplies the new changes of a person.
         raise_budget: Raises limits of the run.
         samples: Makes the sample counter of a search.
     """
@@ -198,8 +198,8 @@ class Steered:
         self.raise_budget = raise_budget
 
     def respond(self, request: Request) -> Any:
-        """Return what a search asks for: its sample indices, or a generator that makes its changes, `None` if
-        there are none.
+        """Return the answer to a request of a search: its sample counter, or a generator that makes the
+        changes, `None` if there are no changes.
         """
         if isinstance(request, Samples):
             if request.steerable and self.steering is not None and not self.steering.searches:
@@ -244,7 +244,7 @@ class Steered:
 
 
 def sample_counters(header: Header, known: Run | None) -> Callable[..., SampleCounter]:
-    """Return what makes the sample counters of the searches of a run.
+    """Return a function that makes the sample counters of the searches of a run.
 
     Args:
         header: The header of the run.

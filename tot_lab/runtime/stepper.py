@@ -1,4 +1,4 @@
-"""The stepper: carries a strategy on as far as it goes without waiting.
+"""The stepper: advances a strategy as far as possible without waiting.
 
 It advances the generators, forks and joins their branches, checks what they yield, and stamps each record
 with its position in the program (step, branch, step, …), so that the canonical record does not depend on
@@ -53,14 +53,14 @@ LONG = 10_000
 
 EVENT_TYPES = frozenset(EVENTS)
 PLAIN = EVENT_TYPES | {Call}
-"""The types of most steps, which are no requests."""
+"""The types of most steps: those that are not requests."""
 
 
 class Scopes(Protocol):
     """Makes the scopes of the branches of a strategy. The stepper itself enforces no limit."""
 
     def of_part(self, scope: Scope, step: WithBudget) -> Scope:
-        """Return the scope of a part with its own budget or time limit."""
+        """Return the scope of a part of the run with its own budget or time limit."""
 
     def of_branches(self, scope: Scope, step: Gather) -> tuple[Iterable[Scope], int]:
         """Return the scopes of the branches, and how many branches start at once."""
@@ -71,7 +71,7 @@ class Branch:
 
     Attributes:
         held_since: When its call began to wait, or `None`.
-        held: Seconds that it has waited since the time of its group began.
+        held: Seconds that its calls have waited since the time of its group began.
     """
 
     __slots__ = (
@@ -124,15 +124,15 @@ Question: TypeAlias = tuple[Branch, Position, Call | Effect]
 
 
 class Stepper:
-    """Carries one strategy on.
+    """Advances one strategy.
 
     Args:
         thinking: The generator of the strategy.
         record: Called with the position of each event and the event.
         scopes: Makes the scopes of branches.
         root: The scope of the whole run.
-        respond: Returns the answer to a request, given the branch that makes it and its position, which is
-            empty if the request is not recorded.
+        respond: Returns the answer to a request, given the branch that makes the request and the request's
+            position, which is empty if the request is not recorded.
     """
 
     def __init__(
@@ -165,12 +165,12 @@ class Stepper:
         return (self.root.step + 1,)
 
     def turn(self) -> Iterator[Question]:
-        """Advance every branch until all of them wait, and yield what they wait for.
+        """Advance every branch until all of them wait, and yield the calls that they wait for.
 
         Raises:
-            TypeError: If the strategy yields or returns something else than it may.
-            ValueError: If what it yields or returns cannot be recorded.
-            RuntimeError: If it keeps making calls that are refused.
+            TypeError: If the strategy yields or returns an object of a wrong type.
+            ValueError: If an object that the strategy yields or returns cannot be recorded.
+            RuntimeError: If the strategy keeps making calls that are refused.
             Exception: Whatever the strategy itself raises.
         """
         self.ready.extend(self.paused)
@@ -194,7 +194,7 @@ class Stepper:
         self.ready.append((branch, value))
 
     def refuse(self, branch: Branch, refusal: Any, reason: str | None) -> None:
-        """Give a branch a reply that says that its call was not made."""
+        """Give a branch a reply which states that its call was not made."""
         self.ready.append((branch, refusal))
         self._count_refusal(branch, reason)
 
@@ -206,7 +206,7 @@ class Stepper:
     def close(self) -> Iterator[Exception]:
         """Close all generators. Yields the errors that they raise."""
         self.stop()
-        del self.respond  # which may refer to the driver
+        del self.respond  # it may refer to the driver
         for branch in reversed(self.open):
             try:
                 branch.thinking.close()
@@ -220,7 +220,7 @@ class Stepper:
         self.ready.append((branch, None))
 
     def _advance(self, branch: Branch, value: Any) -> Question | None:
-        """Advance one branch until it waits. Returns the call that it waits for, if that is what it does."""
+        """Advance one branch until it waits or ends. Returns the call that it waits for, if any."""
         send = branch.thinking.send
         for _ in range(LONG):
             try:
@@ -294,7 +294,7 @@ class Stepper:
         join.refused = join.refused or branch.refusals > 0
         following = next(join.waiting, None)
         if following is not None:
-            following.held = branch.held  # it had to wait for this branch
+            following.held = branch.held  # waits of this branch do not count for the next one either
             self._start(following)
         elif join.left == 0:
             if parent.scope.group is branch.scope.group:
@@ -361,7 +361,7 @@ class Stepper:
 
 
 def default_answer(request: Request, repeat: int = 0) -> Any:
-    """Return the answer to a request where nothing is limited, nobody changes the search, and there is no
+    """Return the answer to a request in a run without limits, without changes by a person, and without an
     earlier record.
 
     Args:

@@ -1,6 +1,6 @@
 """The thread for functions of a user that would block the event loop, such as a model in this process.
 
-There is one thread. Such functions run one at a time and always in the same thread, as libraries of models
+There is one thread. Such functions run one at a time and always in the same thread, as model libraries
 expect.
 """
 
@@ -15,7 +15,7 @@ from contextvars import copy_context
 
 _THREAD: list[ThreadPoolExecutor] = []
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_THREAD.clear)  # the thread is one of the parent
+    os.register_at_fork(after_in_child=_THREAD.clear)  # a child process does not have the parent's thread
 
 
 async def text_of(function: Callable[[], Awaitable[str] | str]) -> str:

@@ -107,9 +107,9 @@ def concluded_answer(text: str) -> str | None:
     r"""Return the answer that the last line of a text states. `None` if it states none.
 
     It is stated by `Answer: …`, `#### …`, `<answer>…</answer>`, a `\boxed{…}` with which the line ends, or a
-    sentence such as `So the answer is …`. `Answer:` or `The answer is` may end the line before. Announcements
-    (`Answer: we first need …`), questions, hedges, partial results, answers that the line takes up again
-    (`… is 5. Wait, …`) and boxes that words follow state nothing.
+    sentence such as `So the answer is …`. `Answer:` or `The answer is` may also end the line before it.
+    Announcements (`Answer: we first need …`), questions, hedges, partial results, answers that the line
+    reconsiders (`… is 5. Wait, …`) and boxes followed by words state nothing.
     """
     *before, line = last_lines(text) or [""]
     headings = _marks(before[0]) if before else []
@@ -136,7 +136,7 @@ def concluded_answer(text: str) -> str | None:
 
 
 def _marks(line: str) -> list[re.Match[str]]:
-    """Return what announces an answer in a line."""
+    """Return the matches of all phrases in a line that announce an answer."""
     return [*filter(None, [_ANSWER.match(line)]), *_SENTENCE.finditer(line)]
 
 
@@ -183,7 +183,9 @@ def _first_block(text: str) -> str:
 
 
 def _without_remarks(text: str) -> str:
-    """Return an answer up to a line of prose, unless it is prose itself, or a paragraph of another kind."""
+    """Return an answer up to the first paragraph that begins with another word or, unless the answer is
+    prose, the first line of prose.
+    """
     lines = _first_block(text).split("\n")
     is_prose = _PROSE.match(lines[0])
     for k, line in enumerate(lines[1:], 1):
@@ -202,8 +204,8 @@ def _first(line: str) -> str:
 def normalize(text: str) -> str:
     """Return `text` without case, spacing, quotes, emphasis, end-of-turn tokens and closing punctuation.
 
-    Full-width and plain forms are equal, and so are composed and decomposed letters (é). A text of marks
-    alone is kept.
+    Full-width and plain forms are equal, and so are composed and decomposed letters (é). A text of
+    punctuation alone is kept.
     """
     plain = without_quotes_and_emphasis(unicodedata.normalize("NFC", text.translate(FULL_WIDTH)))
     plain = " ".join(undecorated(plain, ends=" .!?,;:…。！？，；：").split())

@@ -1,8 +1,8 @@
 """Readers of the choice that a reply states: its label, such as `B`, or the text of the option.
 
-A statement is what follows words such as `the answer is`, `Answer:` or `I choose`, or stands in a box or a
-tag; `B is correct`; a line that holds nothing else; or the beginning of a reply that has none of these. The
-last statement decides. Reasons, enumerations, exclusions (`not B`), conditions and questions state nothing.
+A statement is the text after words such as `the answer is`, `Answer:` or `I choose`, or in a box or a tag;
+`B is correct`; a line that holds only a choice; or the beginning of a reply without any of these. The last
+statement decides. Reasons, enumerations, exclusions (`not B`), conditions and questions state nothing.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ _CONCLUDED = re.compile(r"\b(?:(?<!is )so|then|therefore|thus|hence)\b", re.IGNO
 
 class _Named(NamedTuple):
     label: str | None
-    """`None` if several are named, or expressly none."""
+    """`None` if several options are named, or the text says that no option is right."""
 
     end: int
 
@@ -211,7 +211,7 @@ class _Options:
         return _Named(label, end + is_marked)
 
     def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
-        """Return the option whose text stands at a place. That of the label `own` comes first."""
+        """Return the option whose text stands at a place. If several have it, `own` counts."""
         match = self.text.match(text, at)
         if match is None:
             return None
@@ -224,8 +224,8 @@ class _Options:
         return self.text_at(text, beside.end() if beside else at, label)
 
     def one_at(self, text: str, at: int) -> _Named | None:
-        """Return what is named at a place: by its label, its text, or both. The label is `None` if they
-        differ.
+        """Return the option that is named at a place, by its label, its text, or both. `label` is `None` if
+        they differ.
         """
         by_text, by_label = self.text_at(text, at), self.label_at(text, at)
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
@@ -272,7 +272,7 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
 
     Args:
         reply: A whole reply, or the answer in it. Statements are read in its last 20,000 characters; what
-            stands before them is only read for the option with which the reply begins.
+            precedes these is only read for the option with which the reply begins.
         choices: The texts of the options by label; a text may be empty. Single letters have the case of the
             label, except alone or in marks.
     """
@@ -284,7 +284,7 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
 
 
 def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
-    """Yield what follows each cue. Statements for several cases, with different labels, state none."""
+    """Yield the place and the choice after each cue. Different choices for several cases state none."""
     over = 0
     cases: set[tuple[int, str | None]] = set()
     for cue in _CUE.finditer(text):
@@ -314,7 +314,7 @@ def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]
 
 
 def _is_open(text: str, end: int, options: _Options) -> bool:
-    """Return whether what follows a choice takes it back, or names another that it could be."""
+    """Return whether the text after a choice withdraws it, or names another possible choice."""
     other = _COULD_BE.match(text, end)
     return bool(_CONDITION.match(text, end) or (other and _named(text, other.end(), options, False)))
 

@@ -1,4 +1,4 @@
-"""Removal of what decorates an answer: quotes, emphasis, marks of math, end-of-turn tokens."""
+"""Removal of the decoration of an answer: quotes, emphasis, marks of math, end-of-turn tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INSIDE = (
 
 
 def undecorated(text: str, *, quotes: bool = True, ends: str = "") -> str:
-    r"""Remove what surrounds all of `text`: emphasis, `\(…\)`, `\text{…}` and end-of-turn tokens.
+    r"""Remove decoration around the whole of `text`: emphasis, `\(…\)`, `\text{…}` and end-of-turn tokens.
 
     Args:
         text: Any text. If it is nothing but decoration, it is returned as it is.
@@ -41,7 +41,7 @@ def undecorated(text: str, *, quotes: bool = True, ends: str = "") -> str:
         rest = (rest[: -len(token[0])] if token else rest).rstrip().rstrip(ends)
         macro = _MACRO.fullmatch(rest)
         rest = macro[1] if macro else _unwrapped(rest, [*_PAIRS, *_QUOTES] if quotes else _PAIRS)
-        for mark in ("**", "__", "_", "`"):  # the other half of the pair may belong to what stood before
+        for mark in ("**", "__", "_", "`"):  # the other mark may be in text that was cut off
             if rest.count(mark) % 2 and not (mark == "_" and _EMPTY.search(rest)):
                 rest = rest.removeprefix(mark) if rest.startswith(mark) else rest.removesuffix(mark)
         if rest == text or not rest:

@@ -1,8 +1,8 @@
 r"""Keys of mathematical expressions: `x^2+1` and `1+x^2` have one key, `\pi/2` and `\frac{\pi}{2}` too.
 
 An expression is parsed and evaluated with 400 digits, its symbols at three fixed points, and the key is made
-of 300 digits of the values. Sizes are limited by counts and never by time, so that a text has the same key on
-every machine. The module runs in a process of its own (`tot_lab.core.processes.Worker`) and needs mpmath.
+of 300 digits of the values. Work is limited by counts and never by time, so that a text has the same key on
+every machine. The module runs in a separate process (`tot_lab.core.processes.Worker`) and needs mpmath.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PRECISION, _KEPT, _NOTHING = (
     1400,
     1000,
     1300,
-)  # bits: computed with, in the key, and lost in a difference of equals
+)  # bits: of the computation, of the key, and lost when equal numbers are subtracted
 _TOKENS, _DEPTH = 400, 40
 _POINTS = 3
 
@@ -57,11 +57,11 @@ if mp is not None:
 
 
 class Unreadable(Exception):
-    """Raised for what is no expression, has two readings, or is too large."""
+    """Raised for a text that is no expression, has two readings, or is too large."""
 
 
 class Shape(NamedTuple):
-    """What is not a number: a set, a tuple, an interval, a relation."""
+    """A value that is not a number: a set, a tuple, an interval, a relation."""
 
     kind: str
     parts: tuple[Any, ...]
@@ -109,7 +109,7 @@ def _each(function: Callable[..., Any], *values: Any) -> Number:
 
 
 def _tidy(value: Any) -> Any:
-    """Drop a real or an imaginary part that is nothing but lost digits."""
+    """Drop a real or an imaginary part that is only rounding error."""
     if isinstance(value, mp.mpc):
         if not value.imag or mp.mag(value.imag) < mp.mag(value.real) - _NOTHING:
             return value.real
@@ -159,7 +159,7 @@ def _binomial(above: Any, below: Any) -> Any:
 
 
 def _symbol(name: str) -> Number:
-    """Return fixed values for a name: a positive one, a negative one, and one with a sign of its own."""
+    """Return fixed values for a name: a positive one, a negative one, and one with either sign."""
     values = []
     for point in range(_POINTS):
         digest = hashlib.sha256(f"{name} {point}".encode()).digest()
@@ -169,7 +169,7 @@ def _symbol(name: str) -> Number:
 
 
 def _canonical(value: Any) -> Any:
-    """Return what is equal for equal values, of strings and tuples."""
+    """Return a canonical form, of strings and tuples, that is equal for equal values."""
     if isinstance(value, str):
         return value
     if not value or any(isinstance(part, str | tuple) for part in value):
@@ -250,7 +250,7 @@ class _Reader:
         return items
 
     def element(self) -> Any:
-        """Read one element of a list; `1 \\pm 2` is two."""
+        """Read one element of a list; `1 \\pm 2` states two."""
         start, before = self.at, (self.sign, self.has_sign)
         self.sign, self.has_sign = 1, False
         values = [self.relation()]
@@ -364,7 +364,7 @@ class _Reader:
                 value = _each(operator.truediv, value, self.factor())
             elif self.begins_factor():
                 if _is_number(self.peek()) and self.tokens[self.at - 1] not in (")", "}"):
-                    raise Unreadable  # `2 3`
+                    raise Unreadable  # such as `2 3`
                 value = _each(operator.mul, value, self.factor())
             else:
                 return value
@@ -426,7 +426,7 @@ class _Reader:
             while self.accept("'"):
                 name += "'"
             if token in ("f", "g", "h") and self.peek() == "(":
-                raise Unreadable  # a function or a product
+                raise Unreadable  # could be a function or a product
             return _symbol(name)
         raise Unreadable
 
@@ -489,7 +489,7 @@ class _Reader:
             if mark == "^":
                 power = self.argument()
                 if any(mp.im(value) or value < 0 for value in power):
-                    raise Unreadable  # an inverse or a reciprocal
+                    raise Unreadable  # could be an inverse function or a reciprocal
             else:
                 base = self.argument()
         self.in_function += 1
@@ -506,14 +506,14 @@ class _Reader:
         while self.begins_factor() and self.peek() not in ("(", *(f"\\{name}" for name in _FUNCTIONS)):
             value = _each(operator.mul, value, self.factor())
         if self.peek() == "/":
-            raise Unreadable  # `\sin x/2`
+            raise Unreadable  # such as `\sin x/2`, which has two readings
         return value
 
     def applied(self, name: str, value: Any, base: Any) -> Any:
         if name in ("ln", "log", "lg"):
             found = _each(mp.log, value)
             if name == "log" and base is None:
-                return _each(operator.mul, found, _symbol("\\log"))  # base 10 or e: a constant of its own
+                return _each(operator.mul, found, _symbol("\\log"))  # base 10 or e, hence an unknown factor
             base = (mp.mpf(10),) if name == "lg" else base
             return found if base is None else _each(operator.truediv, found, _each(mp.log, base))
         own = {"arcsin": "asin", "arccos": "acos", "arctan": "atan"}.get(name, name)
@@ -545,7 +545,7 @@ def _negative(value: Any) -> Number:
 
 
 def _ratios(difference: Number) -> tuple[Any, ...]:
-    """Return what an equation keeps if both of its sides are multiplied by one number."""
+    """Return the ratios between the points. Multiplying both sides of an equation keeps them."""
     if len(difference) == 1:
         raise Unreadable
     return tuple((_tidy(value / difference[0]),) for value in difference[1:])

@@ -24,7 +24,7 @@ def read_ended(fields: Mapping[str, Any]) -> bool | None:
     """Return whether the model ended its reply itself, and not at a stop text. `None` if unknown.
 
     Args:
-        fields: Those of a choice and, of llama.cpp, of its response: `finish_reason`, and one of
+        fields: Fields of a choice and, for llama.cpp, of its response: `finish_reason`, and one of
             `stop_reason` (vLLM: the stop text, or a token, or null at the end of the sequence),
             `matched_stop` (SGLang: the stop text or the token) and `stop_type` (llama.cpp: `eos`, `word`, …).
     """

@@ -28,7 +28,7 @@ _BEGUN = r"(?:[-+.\d][-+.\deE]*+|[tT](?:ru?)?|[fF](?:a(?:ls?)?)?|n(?:ul?)?|N(?:o
 _LAST = re.compile(rf"""["'][^"'\\]*+["']\s*+:\s*+(?:{_BEGUN}|\Z)|(?<=[\[,:\s]){_BEGUN}""")
 
 
-_APOSTROPHE = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")  # the library takes one for a closing quote
+_APOSTROPHE = re.compile(r"(?<=[^\W\d_])'(?=[^\W\d_])")  # the library mistakes it for a closing quote
 
 
 class GaveUp(Exception):
@@ -109,7 +109,7 @@ _DEEPEST = 100  # levels of JSON; a fixed limit, so that the result does not dep
 
 
 class FoundJSON(NamedTuple):
-    """A JSON value in `text[start:end]`, its fence included.
+    """A JSON value that was read from `text[start:end]`, which includes its fence.
 
     Attributes:
         repaired: Whether it was malformed and had to be repaired.
@@ -131,7 +131,8 @@ def read_json(text: str) -> Any:
 def find_json(text: str) -> Iterator[FoundJSON]:
     """Every JSON value in a reply, the likeliest first.
 
-    The order is that of `read_json`, then repaired values, then values inside brackets that are never closed.
+    Well-formed values come first, in the order of `read_json`, then repaired values, then values inside
+    brackets that are never closed.
     """
     for found in _parsed([_Place(0, len(text), text)]):
         yield found
@@ -168,7 +169,7 @@ def ends_open(text: str) -> bool:
     A stray quote can hide brackets, so closing ones must also be missing when all brackets are counted.
     """
     depth, first = 0, min((place for place in map(text.find, "{[") if place >= 0), default=len(text))
-    for match in _STRING_OR_BRACKET.finditer(text, first):  # a quote in the prose before opens no string
+    for match in _STRING_OR_BRACKET.finditer(text, first):  # quotes in the prose before open no string
         depth += 1 if match[0] in ("[", "{") else -1 if match[0] in ("]", "}") and depth else 0
     return depth > 0 and sum(map(text.count, "{[")) > sum(map(text.count, "}]"))
 
@@ -232,7 +233,7 @@ def _bracketed(text: str) -> tuple[list[_Place], int]:
     """The outermost balanced {…} and […] of `text`, in order, and the position of the first bracket that is
     never closed.
 
-    Strings are recognised inside brackets only, since an apostrophe in prose opens nothing. An unclosed
+    Strings are recognised inside brackets only, since an apostrophe in prose opens no string. An unclosed
     bracket does not hide the balanced ones behind it. If all brackets are closed, the position is the end of
     the text.
     """
@@ -258,7 +259,7 @@ def _bracketed(text: str) -> tuple[list[_Place], int]:
             start, closer = opened.pop()
             if closer != char:
                 broken = min(broken, opened[0][0] if opened else start)
-                opened.clear()  # not JSON: start again after it
+                opened.clear()  # not JSON: start again after this bracket
                 continue
             while spans and spans[-1][0] > start:
                 spans.pop()

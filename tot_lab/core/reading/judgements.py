@@ -1,8 +1,8 @@
 """Matching of judgements to the siblings that they are about.
 
-A judgement names its sibling by its text, number, letter or id, under whatever key. A name takes precedence
-over a number, and the order decides only if no judgement names anything. A match that relies on anything else
-than names and ids is reported, so that no score is assigned by an unnoticed guess.
+A judgement names its sibling by the sibling's text, number, letter or id, under any key. A name takes
+precedence over a number, and the order decides only if no judgement names anything. A match that relies on
+anything else than names and ids is reported, so that no score is assigned by an unnoticed guess.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _AFTER = re.compile(rf"[(\[]\s?(?:{_LABEL}\s)?\#?{_ORDINAL}\s?[)\]]\W*\Z")
 """One piece of numbering behind a name: `(b2)`, `[approach 3]`."""
 
 _LONGEST_AFTER = 40
-_LONGEST = 1_000  # characters; a longer text names a sibling only if it is its very name
+_LONGEST = 1_000  # characters; a longer text names a sibling only if it equals its name
 _MOST = 1_000  # judgements in one reply
 _MOST_LISTED = 20
 _MARKDOWN = re.compile(r"[*_`~]")
@@ -51,10 +51,10 @@ _SCORE = re.compile(
 _REMARK_ON = re.compile(
     "verdict|reason|why|comment|expla|rationale|justif|note|feedback|remark|strength|weakness"
 )
-"""Beginnings of the words of keys that name no sibling."""
+"""Beginnings of words of keys whose values do not name a sibling."""
 
 _NAMES = frozenset({*_LABELS.split("|"), "name", "title", "label"})
-"""Words of keys whose texts name a sibling, even if no such sibling exists."""
+"""Words of keys whose values are names of siblings, even if no sibling has such a name."""
 
 
 class Match(NamedTuple):
@@ -62,7 +62,7 @@ class Match(NamedTuple):
 
     Attributes:
         places: For each judgement the index of its sibling, or `None`. Each index occurs once.
-        warning: What was uncertain, in sentences. Empty if every sibling was recognised by its name or id.
+        warning: Sentences about uncertain matches. Empty if every sibling was recognised by its name or id.
     """
 
     places: list[int | None]
@@ -70,7 +70,7 @@ class Match(NamedTuple):
 
 
 def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
-    """Each judgement in a JSON value, preceded by all that may name its sibling.
+    """Each judgement in a JSON value, preceded by all fields that may name its sibling.
 
     Accepted are a list of objects or of scores, an object of judgements by name (its names have the key ""),
     one judgement, and an object that holds one of these as its only list or under a key such as `scores`.
@@ -132,8 +132,8 @@ def _speaks_of(key: str, beginnings: re.Pattern[str]) -> bool:
 
 
 def core(name: str) -> str:
-    """The words of a name, without case, punctuation, Markdown, numbering and ids. Empty if there are no
-    others.
+    """The words of a name, without case, punctuation, Markdown, numbering and ids. Empty if no
+    words are left.
     """
     text = _plain(name)
     start, end = 0, len(text)
@@ -155,15 +155,15 @@ def match_all(names: Sequence[str], written: Sequence[str]) -> list[int | None]:
 def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> Match:
     """Match judgements to the siblings with these `names`, one to one.
 
-    A judgement may name its sibling under any key but those of ranks, such as `rank`, `order` and `place`. A
-    sibling that is named twice is not matched. Names take precedence. A text that is only an id (`b2`), a
+    A judgement may name its sibling under any key except keys of ranks, such as `rank`, `order` and `place`.
+    A sibling that is named twice is not matched. Names take precedence. A text that is only an id (`b2`), a
     number (`Approach 3`) or a letter (`Option C`) refers to the sibling with that id or at that position.
-    Numbers count from 1, or from 0 if one of them is 0. The order decides only if no judgement names
-    anything, and there is one for each sibling.
+    Numbers count from 1, or from 0 if one of them is 0. The order decides only if no judgement names a
+    sibling, and there are as many judgements as siblings.
 
     Args:
         names: The names of the siblings, as the model was shown them.
-        written: What may name the sibling of each judgement, by key.
+        written: For each judgement the texts that may name its sibling, by key.
         ids: The ids of the siblings. Without them, the numbers in ids count as numbers.
     """
     if len(written) > _MOST:
@@ -177,7 +177,7 @@ def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: 
 
 
 class _Names:
-    """The names of siblings, found by what is left of them at each level of likeness."""
+    """An index of the names of siblings, with their forms from exact to loose (`_forms`)."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.cores = [core(name[:_LONGEST]) for name in names]
@@ -188,7 +188,7 @@ class _Names:
                 level.setdefault(form, []).append(place)
 
     def meant(self, written: str) -> list[int]:
-        """The siblings that a text may name: those that are most like it."""
+        """The siblings that a text may name: those whose names agree with it in the most exact form."""
         for level, forms in zip(self._levels, _forms(written), strict=False):
             found = {place for form in forms if form for place in level.get(form, ())}
             if found:
@@ -207,8 +207,8 @@ class _Names:
 
 
 def _forms(name: str) -> Iterator[list[str]]:
-    """A name in forms from exact to loose: as it is and, unless it is too long, its words, without articles
-    and words such as `approach`, without remarks or as a part of its own.
+    """A name in forms from exact to loose: as it is and, unless it is too long, its words, its words without
+    articles and words such as `approach`, and the name without its remarks or one of its parts.
     """
     yield [" ".join(name.casefold().split())]
     if len(name) > _LONGEST:
@@ -244,7 +244,7 @@ class _Matching:
         self.places: list[int | None] = [None] * len(written)
         self.naming: set[str] = set()  # keys whose values name siblings
         self.unclear: set[int] = set()  # judgements that name two siblings
-        self.repeated: set[int] = set()  # judgements of a sibling that another judges, too
+        self.repeated: set[int] = set()  # judgements of a sibling that has another judgement
         self.warnings: list[str] = []
 
     def by_name(self) -> None:
@@ -310,7 +310,7 @@ class _Matching:
             self.warnings.append("Scores were matched by ids, which may have been counted from 1.")
 
     def _referred(self, key: str, left: Sequence[int], free: Collection[int]) -> dict[int, int]:
-        """The free places that the ids, numbers and letters below `key` refer to. Empty if two are one."""
+        """The free places to which the ids, numbers and letters below `key` refer. Empty if two share one."""
         places, numbers = dict[int, int](), dict[int, int]()
         for k in left:
             reference = _REFERENCE.fullmatch(_bare(self.rows[k][key]))

@@ -25,7 +25,7 @@ _UNQUOTED = re.compile(r"^[ \t]*+[^>\s]", re.MULTILINE)
 _QUOTE = re.compile(r"^[ \t]*+>[ \t]?", re.MULTILINE)
 _RULE = re.compile(r"\n[ \t]*+[-*_]{3,}+\Z")
 _APART = re.compile(r"\n[ \t]*+\n(?=\S)")
-_NEAR = 100  # characters beside a JSON value that are looked at
+_NEAR = 100  # characters on each side of a JSON value that are read
 
 
 class FoundList(NamedTuple):
@@ -63,7 +63,7 @@ def find_list(text: str) -> FoundList:
         items = _json_items(found.value) if found.start <= first and last < found.end else []
         if items and _stands_apart(text, found):
             return FoundList(items, found.repaired)
-    if not marks:  # the list may be in a block
+    if not marks:  # the list may be in a fenced block
         text = next((block.body for block in blocks if _marks(block.body)), text)
         marks = _marks(text)
     if marks:
@@ -106,15 +106,15 @@ def _item_text(item: Any) -> str:
 
 
 def _stands_apart(text: str, found: FoundJSON) -> bool:
-    """Whether a JSON value is no part of a sentence. After a repaired one its line must end."""
+    """Whether a JSON value is not part of a sentence. A repaired value must also end its line."""
     before = text[max(found.start - _NEAR, 0) : found.start].rpartition("\n")[2].strip(" \t`*")
     after = text[found.end : found.end + _NEAR].partition("\n")[0].strip(" \t\r`*.;")
     return before[-1:] in ("", ":", "=", ">") and (not found.repaired or after[:1] in ("", "<"))
 
 
 def _own_level(marks: list[re.Match[str]]) -> list[re.Match[str]]:
-    """The marks of the outermost list: neither those indented by two more than the item before them, nor
-    those of another kind than the first, unless it is only the last mark.
+    """The marks of the outermost list. Marks indented by at least two columns more than the item before them
+    are left out, and so are marks of another kind than the first, unless only the last mark differs.
     """
     level, kinds, deepest = list[re.Match[str]](), list[str](), sys.maxsize
     for mark in marks:
@@ -133,7 +133,7 @@ def _marked_items(text: str, marks: list[re.Match[str]]) -> list[str]:
     ends = [*(mark.start() for mark in marks[1:]), len(text)]
     bodies = [text[mark.end() : end] for mark, end in zip(marks, ends, strict=True)]
     if len(bodies) > 1 and not any(map(_APART.search, bodies[:-1])):
-        bodies[-1] = _APART.split(bodies[-1], maxsplit=1)[0]  # what follows the list is no item
+        bodies[-1] = _APART.split(bodies[-1], maxsplit=1)[0]  # text after the list is not part of an item
     items = []
     for mark, body in zip(marks, bodies, strict=True):
         line, _, rest = _RULE.sub("", body.rstrip()).partition("\n")

@@ -12,19 +12,19 @@ READ = 100_000
 """Characters at the end of a reply that are searched for statements."""
 
 MOST = 1_000
-"""Statements that are looked at, from the end."""
+"""Maximum number of statements that are read, counted from the end."""
 
 ALL_MARKS = r"\s*`\"'()\[\]{}|#$«»‹›“”„‟‚‘’「」『』【】〔〕《》〈〉"
-"""What may stand around a number or a word, for use inside the brackets of a regular expression."""
+"""Characters that may surround a number or a word, for use inside the brackets of a regular expression."""
 
 MARKS = ALL_MARKS.replace(r"\s", r" \t\xa0\r")
-"""`ALL_MARKS` but for line breaks."""
+"""`ALL_MARKS` without line breaks."""
 
 TAKEN_BACK = (
     rf"[.,;…]{{0,3}}[{MARKS}]*+(?:[–—-][{MARKS}]*+)?(?:no|wait|sorry|or rather|correction|actually)\b"
     r"(?:,? wait\b)?[ ,:;–—-]{0,4}"
 )
-"""What stands between a number and the one that replaces it: `, no, `."""
+"""Text between a number and the number that corrects it, such as `, no, `."""
 
 _DOUBT = re.compile(
     r"(?:\b(?:second|2nd|third|next|previous|earlier|former|old|current|maximum|minimum|max|min|highest|average)"
@@ -35,7 +35,7 @@ _DOUBT = re.compile(
     r"|at first)\b[^.!?\n]*+)\Z",
     re.IGNORECASE,
 )
-"""What denies or doubts the statement behind it: a word before it, in its clause, or in its sentence."""
+"""Words that deny or doubt a statement: directly before it, earlier in its clause, or in its sentence."""
 
 _BEFORE = 120  # characters before a statement that can deny it
 

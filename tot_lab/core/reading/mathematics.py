@@ -35,7 +35,7 @@ _READ = 4000  # characters at the end of an answer that are searched for an expr
 def last_number(text: str) -> Fraction | None:
     r"""Return the exact last number in `text`: `1,000`, `$5`, `2.5e-1`, `3/4`, `\frac{3}{4}`, `1 3/4`.
 
-    An exponent, such as that of `5 cm^2`, is not a number of its own, but `1.5 \times 10^3` is 1500. Returns
+    An exponent, such as the 2 of `5 cm^2`, does not count as a number, but `1.5 \times 10^3` is 1500. Returns
     `None` without a number, or if it has over 1,000 characters.
     """
     found = deque(_NUMBER.finditer(_with_slashes(text)), maxlen=1)
@@ -76,8 +76,8 @@ def _improper(match: re.Match[str]) -> str:
 
 
 def is_rounded(value: Fraction, exact: Fraction) -> bool:
-    """Whether `value` is a decimal for `exact`, which no decimal equals: it has six places and five digits or
-    more, and is off by less than one unit in the last place.
+    """Whether the decimal `value` rounds `exact`, which no decimal equals: it has at least six places and
+    five significant digits, and is off by less than one unit in the last place.
     """
     places = _places(value)
     if places is None or places < 6 or _places(exact) is not None:
@@ -99,7 +99,7 @@ def _places(value: Fraction) -> int | None:
 # Expressions.
 
 _BRACED = re.compile(r"\\(?:text|textbf|textrm|mathrm|mbox|begin|end)\{([^{}]*)\}")
-_BETWEEN = re.compile(  # two boxes of one list
+_BETWEEN = re.compile(  # text between two boxes of one list
     r"(?>(?:[\s,;$]|[-+*_=]{3,40}|\\(?:quad|text\{,? ?(?:and|or) ?\}|[()\[\]])|(?:and|or)\b)*)\\?"
     r"|[^.!?\n]{0,40}\b(?:and|or)[\s$}]*+(?:\\[(\[]\s*+)?(?:[A-Za-z]\w*\s*=\s*)?"
 )
@@ -205,14 +205,14 @@ _UNIT_PART = re.compile(r"[A-Za-z]+|\^?-?\d|/")
 
 
 class Expression(NamedTuple):
-    """An expression in LaTeX without marks, and its unit, or "". `text` is `None` if it has words."""
+    """An expression in LaTeX without delimiters, and its unit, or "". `text` is `None` if it has words."""
 
     text: str | None
     unit: str
 
 
 def read_expression(text: str) -> Expression:
-    r"""Read an expression out of its box and its marks (`$…$`, `\(…\)`), in LaTeX, Unicode or plain text.
+    r"""Read an expression in LaTeX, Unicode or plain text, without its box and delimiters (`$…$`, `\(…\)`).
 
     A list with "and" or "or" becomes one with commas. Signs such as `½`, `x²` and `**` become LaTeX.
     """
@@ -229,7 +229,9 @@ def read_expression(text: str) -> Expression:
 
 
 def math_key(answer: str) -> Fraction | str:
-    """Return the value of an answer that is a number, or else its expression without what LaTeX ignores."""
+    """Return the value of an answer that is a number, or else its expression without parts that LaTeX
+    ignores.
+    """
     text = _LOOSE.sub("", without_text_marks(_plain(_stated(answer))))
     for degrees in ("^\\circ", "^{\\circ}"):
         text = text.removesuffix(degrees)
@@ -263,14 +265,16 @@ def _stated(text: str) -> str:
 
 
 def _without_words_around(text: str) -> str:
-    """Return the `5` of `The sum is 5 (as computed), not 6`. A text with several lines or doubts stays."""
+    """Return the `5` of `The sum is 5 (as computed), not 6`. A text with several lines or doubts is
+    unchanged.
+    """
     line = _ASIDE.sub("", text.strip(" \t\r\n*`"))
     is_open = _HEDGE.search(text) or _DOUBT.search(line)
     return text if "\n" in text.strip() or is_open else _LEAD.sub("", line, count=1)
 
 
 def _plain(text: str) -> str:
-    """Write signs, commands, lists, powers and mixed numbers in one way."""
+    """Normalise the notation of signs, commands, lists, powers and mixed numbers."""
     text = _TEXT.sub(r"\\text{", _signs_as_latex(text))
     text = _SPACE.sub(" ", _IGNORED.sub("", text)).replace("{,}", ",")
     text = _SCIENTIFIC.sub(r"\1 \\times 10^{\2}", text)
@@ -299,7 +303,7 @@ def _repeating(match: re.Match[str]) -> str:
 
 
 def _without_thousands(text: str) -> str:
-    """Join the digits of `1,234` and `1 234`. In brackets a comma separates."""
+    """Join the digits of `1,234` and `1 234`. Inside brackets a comma separates numbers."""
     depth = 0
 
     def joined(match: re.Match[str]) -> str:
@@ -324,7 +328,7 @@ def _split_unit(text: str) -> tuple[str, str]:
 
 
 def unit_key(unit: str) -> str:
-    """Return one spelling of a unit for all: `m/s` for `meters per second`."""
+    """Return the standard spelling of a unit: `m/s` for `meters per second`."""
     text = without_text_marks(unit).replace("{", "").replace("}", "")
     text = _UNIT_POWER.sub(lambda match: f"{match[2]}^{3 if match[1].startswith('cu') else 2}", text)
     parts = _UNIT_PART.findall(_INVERSE.sub(r"/\1\2", text).replace("per ", "/"))

@@ -1,4 +1,4 @@
-"""Reader of names: which one of several known names a reply states."""
+"""Reader of names: the known name that a reply states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tot_lab.core.reading.thinking import split_thinking
 
 T = TypeVar("T")
 
-_LONGEST = 4_000  # characters at the end of a reply in words that are searched
+_LONGEST = 4_000  # characters at the end of a reply that are searched for names in prose
 _CANDIDATES = 5  # JSON values in one reply
 _ARTICLE = r"(?:\W{1,3}(?:an?|the))*[\W_]*\Z"
 _LABELLED = re.compile(
@@ -30,16 +30,16 @@ _ENDS = re.compile(r"\s*(?:\Z|[^\w\s])")
 
 
 def read_name(text: str, names: Mapping[str, T], key: str) -> T | None:
-    """What the name stands for that a reply states.
+    """Return the value in `names` of the name that a reply states.
 
     A name is accepted in any case and with any separators (`tree-of-thought`, `Tree of Thought`,
     `treeOfThought`). JSON states the name below `key`, or else the only name among its values. In words, the
-    last labelled name (`Category: planning`) counts before a name that begins its line, that before `It is
-    planning`, and that before a mention in the last line with one. Negated names do not count. Returns `None`
-    without a name, and for several that stand for different things.
+    last labelled name (`Category: planning`) takes precedence over a name that begins its line, that over
+    `It is planning`, and that over a mention in the last line with a name. Negated names do not count.
+    Returns `None` without a name, and for several names with different values.
 
     Args:
-        names: What each name stands for.
+        names: Values by name.
     """
     known = {_core(name): meaning for name, meaning in names.items()}
     pattern = _pattern(tuple(names))
@@ -56,7 +56,7 @@ def read_name(text: str, names: Mapping[str, T], key: str) -> T | None:
 
 
 def _in_words(text: str, known: Mapping[str, T], pattern: re.Pattern[str]) -> T | None:
-    """What the name stands for that a text in words states."""
+    """Return the value of the name that prose, not JSON, states."""
     labelled: list[T | None] = []
     leading: list[T | None] = []
     described: list[T | None] = []
@@ -95,7 +95,7 @@ def _in_words(text: str, known: Mapping[str, T], pattern: re.Pattern[str]) -> T 
 
 
 def _meaning(name: str, known: Mapping[str, T]) -> T | None:
-    """What a name, or its plural, stands for."""
+    """Return the value of a name, which may be in the plural."""
     core = _core(name[:_LONGEST])
     return known.get(core, known.get(core.removesuffix("s")))
 
@@ -113,7 +113,7 @@ def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _core(name: str) -> str:
-    """The letters and digits of a name but for `and`, in lower case."""
+    """The letters and digits of a name without `and`, in lower case."""
     return re.sub(r"and|[\W_]", "", name.casefold())
 
 

@@ -20,7 +20,7 @@ from tot_lab.core.reading.values import finite
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
 _GAP = rf"[{MARKS}]*+"  # not across lines: the next line belongs to another number
 _OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|per\s?cent\b))?)"
-_UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and what is taken back
+_UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and numbers that are taken back
     rf"(?!{TAKEN_BACK}\.?\d|[\w%\\±+]|-\w|[^\w\s(\[]\d|[ \t\xa0](?:[*×÷][ ])?\d|"
     rf"{_GAP}(?:\?|(?:if|unless|when)\b)|[ ](?:only|means|needs|requires|would|might)\b|"
     rf"[ ](?:for \w+|\(\w+\))(?:,| and)[ ]\d|{_GAP}(?:,|to|and|or|(?:\w+ )?in|(?:out )?of|[-–—~±+→]>?)"
@@ -48,7 +48,7 @@ _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
 _OR = re.compile(r"[\s,;*`]*+(?:or|/|vs\.?)(?: perhaps| maybe)?[\s*`]*+", re.IGNORECASE)
 _MOST_ABOVE = 5  # lines above a score that may name its sibling
-_MOST_SEPARATORS = 30  # separators at the end of a line between which its score is looked for
+_MOST_SEPARATORS = 30  # separators at the end of a line between which its score is searched
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
 
@@ -125,7 +125,7 @@ def _share(match: re.Match[str]) -> float | None:
 
 
 def read_label(text: str, labels: Mapping[str, float]) -> float | None:
-    """The value of the label that the reply ends with.
+    """The value of the label that a reply states last.
 
     The last line that names exactly one label decides. A later line that names several makes the reply
     unreadable, since choosing one would be a guess.
@@ -170,8 +170,8 @@ class SiblingScores(NamedTuple):
     """Scores of siblings, `None` for each that was not judged.
 
     Attributes:
-        repairs: How they were read, in sentences. Empty if the reply is an array, or names each sibling by
-            its text.
+        repairs: How the scores were read, in sentences, if that needed repairs or guesses. Empty for an
+            array, and if the reply names each sibling by its text.
     """
 
     scores: list[float | None]
@@ -226,10 +226,10 @@ def _of_siblings(
 
 
 def _lines(text: str) -> dict[tuple[str, ...], str]:
-    """The scores on lines, or on parts of a line between commas, by what is before each or, if that is
-    nothing, by the lines above, from the nearest up to the score before.
+    """The scores on lines, or on parts of a line between commas. The key is the text before the score or, if
+    there is none, the lines above it, from the nearest up to the previous score.
 
-    The last of equal lines counts.
+    If keys are equal, the last score counts.
     """
     scores, above = dict[tuple[str, ...], str](), deque[str](maxlen=_MOST_ABOVE)
     for line in filter(str.strip, without_markup(text[-READ:]).splitlines()):
@@ -244,7 +244,7 @@ def _lines(text: str) -> dict[tuple[str, ...], str]:
 
 
 def _scored(line: str) -> tuple[str, str] | None:
-    """The last score on a line, preceded by what is before it."""
+    """The text before the last score on a line, and the score."""
     start = len(line)
     for separator in reversed(deque(_SEPARATOR.finditer(line), _MOST_SEPARATORS)):
         if scored := _LINE_SCORE.fullmatch(line, separator.end(), start):

@@ -38,9 +38,10 @@ def split_thinking(text: str) -> tuple[str | None, str]:
     """Separate the `<think>…</think>` blocks of a reply from its answer.
 
     Tags are `<think>` and `<thinking>` in any case, `[THINK]` and `◁think▷`; the channels of harmony other
-    than `final` are thinking, too. A tag is text inside a JSON string, a block of code, inline code or a line
-    that states the answer, and after that line if it is never closed. A closing tag without an opening one
-    ends thinking that began with the text, and unclosed thinking extends to the end. Blocks may be nested.
+    than `final` are thinking, too. A tag is plain text inside a JSON string, a block of code, inline code or
+    a line that states the answer, and an unclosed tag also after that line. A closing tag without an opening
+    one ends thinking that began with the text, and unclosed thinking extends to the end. Blocks may be
+    nested.
 
     Returns:
         The thinking, its blocks joined by blank lines, or `None`; and the answer. A text without tags is
@@ -100,7 +101,7 @@ def _separated(text: str) -> list[tuple[bool, str]]:
 
 
 class _Context:
-    """The places of a text where a tag is no markup, and the tags that were seen there."""
+    """The places of a text where a thinking tag is plain text, and the tags that were seen there."""
 
     def __init__(self, text: str, tags: list[re.Match[str]]) -> None:
         self.text = text
@@ -111,7 +112,7 @@ class _Context:
             if block.closed
         ]
         self.cut_off = [match.span() for match in _CUT_OFF.finditer(text)]
-        self.answers: list[tuple[int, int, int]] = []  # where a statement ends and begins, and its line ends
+        self.answers: list[tuple[int, int, int]] = []  # of statements: end, start, end of the line
         line_end = -1
         for match in _ANSWER.finditer(text):
             if line_end < match.end():
@@ -119,14 +120,14 @@ class _Context:
             self.answers.append((match.end(), match.start(), line_end))
         self.last_close = max((tag.start() for tag in tags if tag.lastgroup != "open"), default=-1)
         self.opened: set[tuple[int, int]] = set()  # places with an opening tag
-        self.spoken = 0  # opening tags in answer lines
+        self.spoken = 0  # opening tags in lines that state the answer, not yet closed
         self.is_answered = False
 
     def is_text(self, tag: re.Match[str], depth: int, since: int) -> bool:
         """Whether `tag` is text, given the depth of thinking around it and the end of the markup before it.
 
-        Thinking that is open is closed by a tag in a block of code or a cut off JSON string that does not
-        hold its opening tag: such a place may have begun in the thinking.
+        A closing tag in a block of code or a truncated JSON string ends open thinking, unless the opening tag
+        is there too: such a place may have begun inside the thinking.
         """
         at, opens = tag.start(), tag.lastgroup == "open"
         is_in_quotes = self.text[at - 1 : at] in _QUOTES and self.text[tag.end() : tag.end() + 1] in _QUOTES

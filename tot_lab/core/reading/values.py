@@ -8,7 +8,7 @@ from typing import Any
 
 
 def common_length(one: str, other: str) -> int:
-    """Return the length of the common beginning of two texts."""
+    """Return the length of the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

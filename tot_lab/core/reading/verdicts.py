@@ -15,7 +15,7 @@ from tot_lab.core.reading.thinking import split_thinking
 _WORD = re.compile(
     r"(?<![^\W\d_])(?:(un|dis|non|not)[\s_\u2010-\u2015-]{0,3})?(satisfied)(?![^\W\d_])", re.IGNORECASE
 )
-_BEFORE, _AFTER = 200, 120  # characters around the word that are looked at
+_BEFORE, _AFTER = 200, 120  # characters around the word that are read
 
 _SENTENCE = re.compile(r"[.!?;\n]")
 _CLAUSE = re.compile(r"[.!?;:,\n–—→|{]|\s-\s|=>|\b(?:and|(?<!anything )but|so|hence|thus|therefore)\b")
@@ -46,7 +46,7 @@ _SUBJECT = re.compile(
     r"\b(?:task|goal|request|critic|reviewer|requirements?|criteria) (?:is|isn't|are|aren't))"
     r"(?: (?:not|never|no|longer|yet|quite|now|still|very|just|\w+ly))*\Z"
 )
-"""Who may be satisfied, or what, in a clause with other words."""
+"""Subjects that may be satisfied, such as `I am` and `the task is`, in a clause with other words."""
 
 _CLOSING = r"[\s*_`~\"'”’»)\]}]{0,9}"
 _ANSWERED = re.compile(
@@ -70,7 +70,7 @@ _PLAIN = {**FULL_WIDTH, ord("’"): "'"}
 
 
 class _Statement(NamedTuple):
-    """A verdict in a text, and whether it is the subject of its clause, not a mention."""
+    """A verdict in a text, and whether it is plain: what its clause is about, not a mention."""
 
     satisfied: bool
     is_plain: bool
@@ -81,8 +81,8 @@ def read_verdict(text: str) -> bool | None:
     """Whether a critique states SATISFIED as its verdict, with or without a colon.
 
     A negation (`UNSATISFIED`, `never SATISFIED`) and a condition (`to be SATISFIED: …`, `SATISFIED if …`)
-    mean `False`. The last verdict counts that is a clause of its own (`SATISFIED. …`, `Verdict: SATISFIED`)
-    or is said of the critic or the task (`I am SATISFIED`), or else the last negation. A mention (`the
+    mean `False`. The last verdict counts that forms a whole clause (`SATISFIED. …`, `Verdict: SATISFIED`)
+    or is about the critic or the task (`I am SATISFIED`), or else the last negation. A mention (`the
     condition is satisfied`), a hedge (`SATISFIED or UNSATISFIED`) and a question state nothing.
     Returns `None` without a verdict.
     """

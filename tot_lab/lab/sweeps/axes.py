@@ -1,7 +1,6 @@
 """Settings and tasks of a sweep, and their labels.
 
-A label shows only what differs between the settings, so that a table can be read without the code that made
-it.
+A label shows only the settings that differ, so that a table can be read without the code that made it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
 
 Named: TypeAlias = Strategy | str
-"""A strategy, or the name of one with default settings."""
+"""A strategy, or the name of a strategy, which then has its default settings."""
 
 Strategies: TypeAlias = Named | Iterable[Named] | Mapping[str, Named | Iterable[Named]]
 
@@ -28,8 +27,8 @@ class Grid(list[Strategy]):
     """The strategies of a grid.
 
     Attributes:
-        skipped: Number of skipped combinations by path. A combination is skipped if one of its values has no
-            setting at that path and the rest equals another combination.
+        skipped: Number of skipped combinations by path. A combination is skipped if one of its parts has no
+            setting at that path, and without this setting it equals an earlier combination.
     """
 
     def __init__(self, strategies: Iterable[Strategy] = (), skipped: Mapping[str, int] | None = None) -> None:
@@ -47,13 +46,13 @@ def grid(strategy: type[Strategy] | Strategy, paths: Mapping[str, Any] | None = 
         tl.grid(tl.TreeOfThoughts, {"search.width": [1, 2, 5], "propose": ["sample", "propose"]})
         tl.grid(tl.presets.game24(), {"search.width": range(1, 6)}) + [tl.OneAnswer()]
 
-    Paths that a value lacks are skipped: `{"search": ["beam_search", "mcts"], "search.exploration": [0.5,
-    1.0]}` gives one beam search, and `skipped` counts the other.
+    Paths that a part lacks are skipped: `{"search": ["beam_search", "mcts"], "search.exploration": [0.5,
+    1.0]}` gives one beam search, and `skipped` counts the second one.
 
     Args:
         strategy: A strategy class, or a strategy whose other settings are kept.
         paths: Values by the path of a setting: a list, a tuple, a range, an array, or a single value.
-        axes: The same for top-level settings.
+        axes: Values by the name of a top-level setting.
 
     Raises:
         ValueError: If a setting does not accept a value, or no combination has a setting at one of the paths.
@@ -113,8 +112,8 @@ def _values(name: str, given: Any) -> list[Any]:
 def label_strategies(strategies: Strategies) -> dict[str, Strategy]:
     """Return the strategies by label.
 
-    A label is the key of a dict, or else the name of the class. Strategies with the same name are told apart
-    by the settings that differ among them (`TreeOfThoughts propose=sample search.width=2`).
+    A label is the key of a dict, or else the name of the class. Strategies with the same name are
+    distinguished by the settings that differ between them (`TreeOfThoughts propose=sample search.width=2`).
     """
     if isinstance(strategies, Mapping):
         groups = [(single_line(str(label)), _listed(given)) for label, given in strategies.items()]
@@ -143,14 +142,14 @@ def label_strategies(strategies: Strategies) -> dict[str, Strategy]:
 
 
 def _listed(given: Any) -> list[Strategy]:
-    # Pydantic models are iterable. Other values are kept as they are, so that the caller's check names them.
+    # Pydantic models are iterable. Wrong values are passed on, so that the caller's error shows them.
     several = isinstance(given, Iterable) and not isinstance(given, Strategy | Task | str | type)
     return [strategy_named(one) for one in (given if several else [given])]
 
 
 def label_tasks(tasks: Task | Iterable[Task], most: int = 60) -> dict[str, Task]:
-    """Return the tasks by their questions, shortened to `most` characters."""
-    given = [tasks] if isinstance(tasks, Task | str) else list(tasks)  # a str is reported by the caller
+    """Return the tasks by label: their questions, shortened to `most` characters."""
+    given = [tasks] if isinstance(tasks, Task | str) else list(tasks)  # the caller raises an error for a str
     if not given:
         raise ValueError("tasks must not be empty.")
     lines = [single_line(" ".join(task.question.split())) if isinstance(task, Task) else "" for task in given]
@@ -167,7 +166,7 @@ def single_line(label: str) -> str:
 
 
 def _unique(labels: list[str]) -> list[str]:
-    """Number repeated labels."""
+    """Add numbers to repeated labels."""
     repeats: Counter[str] = Counter()
     made: dict[str, None] = {}
     for label in labels:
@@ -180,7 +179,7 @@ def _unique(labels: list[str]) -> list[str]:
 
 
 def flat_settings(strategy: Strategy) -> dict[str, Any]:
-    """Return the settings of a strategy on one level.
+    """Return the settings of a strategy, with those of its parts, as one flat dict.
 
     `search` is the kind of that part, and `search.exploration` one of its settings. A function is represented
     by its name.
@@ -203,7 +202,7 @@ def flat_settings(strategy: Strategy) -> dict[str, Any]:
 
 
 def differing_settings(strategies: Iterable[Strategy]) -> list[str]:
-    """Return the settings that have more than one value among the strategies that have them."""
+    """Return the settings with more than one value among the strategies that have this setting."""
     values: dict[str, set[str]] = {}
     for strategy in strategies:
         for name, value in flat_settings(strategy).items():

@@ -1,4 +1,4 @@
-"""What a sweep will still use: bounds before any run, and an expectation once a few tasks are finished."""
+"""Estimates for the rest of a sweep: bounds before any run, and expected values after a few tasks."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tot_lab.record.run import Run, money, text_table
 from tot_lab.runtime.estimates import Amounts, total
 
 SPREAD = 0.7
-"""Coefficient of variation between tasks that is assumed before any is finished."""
+"""Coefficient of variation between tasks that is assumed before any task is finished."""
 
 WEIGHT = 2
-"""Number of tasks that the assumption weighs."""
+"""Weight of this assumption: that of so many finished tasks."""
 
 
 class Forecast(NamedTuple):
-    """What the rest of a sweep uses of one amount. `None` means that it is not known.
+    """The usage of the rest of a sweep for one amount. `None` means that a value is not known.
 
     Attributes:
-        bound: The most that it can be.
-        expected: The mean of the finished tasks, times what is left.
+        bound: Upper bound.
+        expected: The mean of the finished tasks, scaled to the unfinished runs.
         low: Lower end of the 90 % interval.
         high: Upper end of that interval.
     """
@@ -42,28 +42,28 @@ class Forecast(NamedTuple):
 
 
 class SweepEstimate(NamedTuple):
-    """What the unfinished runs of a sweep will use. Only calls that are sent count: of equal calls of several
-    runs one, and none that the cache is known to answer.
+    """The predicted usage of the unfinished runs of a sweep. Only calls that are sent count: equal calls of
+    several runs count once, and calls that the cache is known to answer do not count.
 
-    The expectation takes finished tasks for a random sample of all. Two tasks say little about how much tasks
-    differ: their difference alone gives an interval that is either useless or, if the two happen to be alike,
-    far too short. The coefficient of variation between tasks is therefore pooled with an assumed one of 0.7
-    that weighs as much as two tasks. With `n` finished tasks and runs left on `m`, the interval is the
-    expectation divided and multiplied by `exp(t * cv * sqrt(1/n + 1/m))`, where `t` is the 95 % quantile of
-    Student's distribution with `n + 1` degrees of freedom. Settings and repeats are not further observations,
-    since a long task is long for all of them. If one task in ten costs a hundred times as much as the others,
-    two tasks cannot show it: use more.
+    The expectation treats the finished tasks as a random sample of all tasks. Two tasks say little about how
+    much tasks differ: their difference alone gives an interval that is either useless or, if the two happen
+    to be alike, far too short. The coefficient of variation between tasks is therefore pooled with an assumed
+    value of 0.7 that weighs as much as two tasks. With `n` finished tasks, and unfinished runs on `m` tasks,
+    the interval is the expectation divided and multiplied by `exp(t * cv * sqrt(1/n + 1/m))`, where `t` is
+    the 95 % quantile of Student's distribution with `n + 1` degrees of freedom. Settings and repeats do not
+    count as further observations, since a long task is long for all of them. If one task in ten costs a
+    hundred times as much as the others, two tasks cannot show it: use a larger pilot.
 
     Attributes:
         runs: Number of runs.
         finished: Runs that need no further calls.
         cached: Calls of the other runs that the cache answers, as far as the searches can be followed.
-        sample: Tasks on which the expectation is based: those of which a repeat is finished in all settings.
-        unbounded: Settings of which the number of calls has no bound.
+        sample: Tasks on which the expectation is based: those with a repeat that is finished in all settings.
+        unbounded: Settings whose number of calls has no bound.
         calls: Model calls.
         input_tokens: Tokens of prompts.
         output_tokens: Tokens of replies, thinking included.
-        cost: USD. What a provider charges for failed tries is not included.
+        cost: USD. Charges for failed tries are not included.
         flops: FLOPs, as in `Run.compute`, if the roles have `params`.
     """
 
@@ -99,7 +99,9 @@ class SweepEstimate(NamedTuple):
         )
 
     def _unknown(self) -> Iterator[str]:
-        """Yield which bounds are unknown, why, and what would make them known."""
+        """Yield texts about the unknown bounds: why they are unknown, and which setting would make them
+        known.
+        """
         if self.unbounded:
             or_pilot = "" if self.sample else ", or pilot=2 for an expectation"
             yield (
@@ -122,7 +124,7 @@ def _shown(name: str, amount: float | None) -> str:
 
 
 async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
-    """Predict what the unfinished runs will use, after the first repeat of `pilot` tasks.
+    """Predict the usage of the unfinished runs, after running the first repeat of `pilot` tasks.
 
     Without a pilot nothing is sent or recorded.
 
@@ -137,7 +139,7 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
         seen: set[bytes] = set()
         used: dict[int, Amounts] = {}
         for cell in block:
-            with suppress(JournalError, OSError):  # its row will show the error, without any call
+            with suppress(JournalError, OSError):  # its row will show the error, and no call is made
                 if (run := sweep.finished(cell)) is None:
                     left.append(cell)
                 else:
@@ -171,11 +173,11 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
 
 
 def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:
-    """Return the runs of the first repeat of a number of tasks. The choice depends on nothing but the tasks,
-    so that it stays the same, and not on their order, which may be one of difficulty.
+    """Return the cells of the first repeat of `tasks` tasks. The choice depends only on the tasks, so that it
+    stays the same, and not on their order, since they may be sorted by difficulty.
 
     Raises:
-        ValueError: If there are not so many tasks.
+        ValueError: If there are fewer tasks.
     """
     if isinstance(tasks, bool) or not isinstance(tasks, int) or not 1 <= tasks <= len(sweep.tasks):
         raise ValueError(f"pilot must be 1 to {len(sweep.tasks)}, the number of tasks: got {tasks!r}.")
@@ -185,7 +187,7 @@ def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:
 
 
 def _blocks(sweep: Sweep) -> Iterator[list[Cell]]:
-    """Yield the runs of each task and repeat, in the order in which a sweep makes them."""
+    """Yield the cells of each task and repeat, in the order in which a sweep makes them."""
     blocks: dict[tuple[int, int], list[Cell]] = {}
     for cell in sweep.cells:
         blocks.setdefault((cell.task, cell.repeat), []).append(cell)
@@ -194,7 +196,7 @@ def _blocks(sweep: Sweep) -> Iterator[list[Cell]]:
 
 
 def _sent(sweep: Sweep, run: Run, seen: set[bytes]) -> Amounts:
-    """Return what the calls of a run use without those in `seen`, which are equal to earlier ones."""
+    """Return the usage of the calls of a run, without calls that equal one in `seen` and share its reply."""
     lines = run.lines
     replies = {line.p: line.e for line in lines if isinstance(line.e, Reply) and is_made(line.e)}
     flops = flops_by_call(lines, run.params, run.header.unknown)
@@ -215,7 +217,7 @@ def _sent(sweep: Sweep, run: Run, seen: set[bytes]) -> Amounts:
 
 
 def _is_shared(sweep: Sweep, call: Call) -> bool:
-    """Whether the cache answers a call that is equal to an earlier one."""
+    """Whether a call shares the reply of an earlier equal call, through the cache."""
     gateway = sweep.runner.gateway
     with suppress(Exception):  # such as an unknown model, which the call itself has reported
         return gateway.is_cached(gateway.model_of(call.model))
@@ -223,8 +225,8 @@ def _is_shared(sweep: Sweep, call: Call) -> bool:
 
 
 def _if_all_were(blocks: Sequence[Mapping[int, Amounts]], settings: Mapping[int, int]) -> Amounts:
-    """Return what so many runs of each setting use if all cost as much as on one task, whose finished repeats
-    are `blocks`.
+    """Return the usage of the unfinished runs, whose numbers by setting are `settings`, if all tasks cost as
+    much as one task, whose finished repeats are `blocks`.
     """
     whole = total(_times(block[setting], count) for block in blocks for setting, count in settings.items())
     return _times(whole, 1 / len(blocks))
@@ -238,9 +240,9 @@ def _forecast(bound: float | None, samples: Sequence[float | None], left: Sequen
     """Return the forecast of one amount.
 
     Args:
-        bound: The most that it can be.
-        samples: By finished task, what would be left if every task cost as much.
-        left: The number of unfinished runs of each task that has any.
+        bound: Upper bound.
+        samples: For each finished task, the usage of the unfinished runs if every task cost as much as it.
+        left: The number of unfinished runs of each task with unfinished runs.
     """
     if not left:
         return Forecast(0.0, 0.0, 0.0, 0.0)
@@ -256,7 +258,7 @@ def _forecast(bound: float | None, samples: Sequence[float | None], left: Sequen
 
     freedom = WEIGHT + count - 1
     variation = WEIGHT * SPREAD**2 + (count - 1) * statistics.variance(known) / expected**2
-    tasks = sum(left) ** 2 / sum(one**2 for one in left)  # as many tasks with equally many runs
+    tasks = sum(left) ** 2 / sum(one**2 for one in left)  # effective number, as runs per task differ
     factor = math.exp(
         float(stdtrit(freedom, 0.95)) * math.sqrt(variation / freedom * (1 / count + 1 / tasks))
     )

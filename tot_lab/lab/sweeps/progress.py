@@ -24,9 +24,9 @@ SILENT = 30.0
 
 @contextmanager
 def progress(sweep: Sweep, runs: int) -> Iterator[Callable[[], None]]:
-    """Show the progress of so many runs of a sweep. Yields a function to call after each run.
+    """Show the progress of a sweep that has `runs` runs to make. Yields a function to call after each run.
 
-    It needs a running event loop.
+    A running event loop is required.
     """
     if is_silenced():
         yield lambda: None
@@ -53,7 +53,7 @@ def progress(sweep: Sweep, runs: int) -> Iterator[Callable[[], None]]:
 
     def update() -> None:
         nonlocal updated
-        bar.initial = sweep.found  # Runs that were finished before took no time.
+        bar.initial = sweep.found  # Runs that were finished before do not count for the speed.
         before = f", {sweep.found:,} runs from before" if sweep.found else ""
         bar.set_postfix_str(f"paid {money(spend_limiter.spent - spent)}{before}", refresh=False)
         bar.update()
@@ -71,7 +71,9 @@ def progress(sweep: Sweep, runs: int) -> Iterator[Callable[[], None]]:
 
 
 def _clear_if_result(sweep: Sweep, clear: Callable[[], None]) -> None:
-    """Call `clear` at the end of the cell if its result is the sweep, which then shows the same line."""
+    """Call `clear` at the end of the notebook cell if the result of the cell is the sweep, which then shows
+    the same line.
+    """
     from IPython import get_ipython  # noqa: PLC0415
 
     events: Any = get_ipython().events
@@ -85,8 +87,8 @@ def _clear_if_result(sweep: Sweep, clear: Callable[[], None]) -> None:
 
 
 class _Lines:
-    """Progress lines on stderr: one for each tenth of the runs, and one if the first tenth takes long. There
-    are never more lines than runs.
+    """Progress lines on stderr: one for each tenth of the runs, and one more if the first tenth takes long.
+    There are never more lines than runs.
     """
 
     def __init__(self, sweep: Sweep, runs: int) -> None:

@@ -1,6 +1,7 @@
 """A sweep: runs over settings, tasks and repeats, and the table of their results.
 
-A cell (setting, task, repeat) is one run, and its id is a digest of what it asks for. The journal of a run is
+A cell (setting, task, repeat) is one run, and its id is a digest of everything that
+defines the run. The journal of a run is
 written before its row is added to the table, so that an interrupted sweep can continue and sweeps share the
 runs that they have in common. Finished runs are not kept in memory, except for their rows. An error in a run
 is recorded in its row and does not stop the others.
@@ -46,7 +47,7 @@ from tot_lab.runtime.roles import calling_roles
 from tot_lab.runtime.runner import Execution, Runner, check_arguments, resumable
 
 ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable[[], None]], Awaitable[None]]
-"""Makes cells of a sweep with a limited number of concurrent runs, and calls the function after each."""
+"""Makes the runs of cells of a sweep, with a limit on concurrent runs, and calls the function after each."""
 
 Remotely: TypeAlias = Callable[[Execution], Awaitable["Row"]]
 """Carries out a run in another process, and returns its row."""
@@ -55,8 +56,8 @@ Progress: TypeAlias = Callable[["Sweep", int], AbstractContextManager[Callable[[
 """Shows the progress of a sweep, and gives a function to call after each run."""
 
 UNDER_WAY = 64
-"""Concurrent runs for a model without a limit of concurrent calls. With a limit, as many runs as calls keep
-the model busy.
+"""Concurrent runs for a model without a limit on concurrent calls. If a model has such a limit, that many
+runs keep it busy.
 """
 MAX_UNDER_WAY = 128
 
@@ -64,14 +65,14 @@ KEY = 8
 """Bytes kept of the cache key of each call, enough to distinguish millions of calls."""
 
 LOOK = 0.005
-"""Seconds between two looks at whether a further run is needed to keep the models busy."""
+"""Seconds between two checks whether a further run is needed to keep the models busy."""
 
 AGAIN = 0.5
-"""Seconds between two looks at a run that another process is making."""
+"""Seconds between two checks whether another process has finished a run."""
 
 
 class WorkerDied(Exception):
-    """The process that made a run has ended. Its journal holds what is known."""
+    """Raised if the process that made a run has ended. The journal holds the records so far."""
 
 
 class Cell(NamedTuple):
@@ -84,16 +85,16 @@ class Cell(NamedTuple):
 
 
 class Row(msgspec.Struct, frozen=True, gc=False):
-    """What stays in memory of a finished run; see `Sweep.df` for most columns.
+    """The data of a finished run that stay in memory; see `Sweep.df` for most columns.
 
     Attributes:
         sent: Calls that were sent to a model.
         keys: The beginning of the cache key of each call that was made.
         version: Version of tot_lab that recorded the run.
         model_note: See `Run.model_note`.
-        losses: By role, the number of calls and of lost results.
-        doubts: What else makes the result doubtful.
-        tokens: By role, the prompt tokens and the tokens of the replies. `None` if the record lacks calls.
+        losses: Numbers of calls and of lost calls, by role.
+        doubts: Further reasons to doubt the result.
+        tokens: Tokens of the prompts and tokens of the replies, by role. `None` if the record lacks calls.
     """
 
     stop: str | None = None
@@ -126,7 +127,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def simulated(self) -> bool:
-        """Whether a simulated model took part."""
+        """Whether a simulated model wrote any of the replies."""
         return self.model_note == SIMULATED
 
 
@@ -134,11 +135,11 @@ class Counts(NamedTuple):
     """Calls of the finished runs.
 
     Attributes:
-        asked: Calls made by the strategies. Those that no model could receive do not count.
-        distinct: Different calls among them.
+        asked: Calls made by the strategies. Calls that no model could receive do not count.
+        distinct: Number of different calls among them.
         paid: Calls that were sent to a model.
-        saved: Calls answered from the cache or by an equal call in flight. A call that was answered in the
-            moment in which its process was killed counts as saved.
+        saved: Calls answered from the cache or by an equal call in flight. A call that was answered just
+            before its process was killed counts as saved.
     """
 
     asked: int
@@ -174,7 +175,7 @@ class Sweep(SweepMethods):
                 f"tasks must be a list such as tl.tasks(FILE) or tl.game24_tasks(5): got {tasks!r}."
             )
         self.runner = runner
-        """What carries out the runs."""
+        """Carries out the runs."""
         self.name = name
         self.budget = budget
         self.settings = label_strategies(strategies)
@@ -229,7 +230,7 @@ class Sweep(SweepMethods):
         ]
 
     def _equipment(self) -> list[Any]:
-        """Return the identities of the lab's tools with their specifications, and the effect policy."""
+        """Return identities and specifications of the tools, and the effect policy, for the run ids."""
         toolbox = self.runner.gateway.toolbox
         if not toolbox.tools:
             return []
@@ -253,8 +254,8 @@ class Sweep(SweepMethods):
         by_workers: ByWorkers | None = None,
         cells: Sequence[Cell] | None = None,
     ) -> None:
-        """Make the unfinished runs of `cells`, by default of all, at most `at_once` at a time, here or with
-        the workers of a cluster.
+        """Make the unfinished runs of `cells`, by default of all cells, at most `at_once` at a time, in this
+        process or with the workers of a cluster.
         """
         if at_once is not None and (not hasattr(at_once, "__index__") or at_once < 1):
             raise ValueError(f"at_once must be at least 1 or None: got {at_once!r}.")
@@ -264,7 +265,7 @@ class Sweep(SweepMethods):
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.runner.gateway.spend_limiter.cap is not None:
             self._count_payments()
-        # Runs from before come first, so that the counts soon contain them.
+        # Runs with a journal come first, so that the counts soon contain them.
         cells = sorted(
             self.cells if cells is None else cells,
             key=lambda cell: (not self._has_begun(cell), self.turn(cell)),
@@ -297,8 +298,8 @@ class Sweep(SweepMethods):
         more: Callable[[], Awaitable[Sequence[Cell]]] | None = None,
         remotely: Remotely | None = None,
     ) -> None:
-        """Make the unfinished runs of `cells`, here or `remotely`. `update` is called after each, and `more`
-        for further cells whenever none are waiting, until it returns none.
+        """Make the unfinished runs of `cells`, in this process or `remotely`. `update` is called after each
+        run. `more` is called for further cells whenever no cell is waiting, until it returns no cells.
         """
         waiting, turn = deque(cells), asyncio.Lock()
 
@@ -316,7 +317,7 @@ class Sweep(SweepMethods):
                 try:
                     await self.finish(cell, remotely)
                     update()
-                except (HeldByAnother, WorkerDied):  # the other process will finish it or end
+                except (HeldByAnother, WorkerDied):  # the other process will finish the run, or end
                     waiting.append(cell)
                     await asyncio.sleep(AGAIN)
 
@@ -326,8 +327,8 @@ class Sweep(SweepMethods):
                     workers.create_task(work())
 
     async def _until_needed(self) -> None:
-        """Wait until a further run is needed to keep the models busy: those under way wait for replies, and
-        no endpoint has enough requests. Where this process is the bottleneck, they rarely all wait.
+        """Wait until a further run is needed to keep the models busy: all runs in progress wait for
+        replies, and no endpoint has enough requests. If this process is the bottleneck, they rarely all wait.
         """
         while True:
             if not all(execution.is_waiting for execution in self._under_way):
@@ -360,8 +361,8 @@ class Sweep(SweepMethods):
         return min(max(limits), MAX_UNDER_WAY)
 
     async def finish(self, cell: Cell, remotely: Remotely | None = None) -> None:
-        """Make, continue or only read the run of a cell, and keep its row. Raises `HeldByAnother` if another
-        process makes it, and `WorkerDied` if the worker that made it `remotely` died.
+        """Make, continue or only read the run of a cell, and add its row. Raises `HeldByAnother` if another
+        process is making the run, and `WorkerDied` if the worker that made it `remotely` died.
         """
         strategy, task = self.part(cell)
         path = self.path(cell)
@@ -381,7 +382,7 @@ class Sweep(SweepMethods):
         except (Exception, asyncio.CancelledError) as failed:
             task_here = asyncio.current_task()
             if isinstance(failed, asyncio.CancelledError) and task_here and task_here.cancelling():
-                raise  # otherwise the strategy raised it
+                raise  # if not, the strategy raised this error
             error = format_error(failed)
         finally:
             self._under_way.discard(execution)
@@ -390,7 +391,7 @@ class Sweep(SweepMethods):
             return
         self.found += execution.is_over
         run = self.whole(execution.run, cell)
-        if row is None and not task.domain.is_bounded(task):  # other runs go on while it is graded
+        if row is None and not task.domain.is_bounded(task):  # grade in a thread, so that other runs continue
             with suppress(Exception):  # `row_of` reports the error
                 await asyncio.to_thread(getattr, run, "grade")
         self.rows[cell.run_id] = self.row_of(run, error) if row is None else row
@@ -409,8 +410,8 @@ class Sweep(SweepMethods):
             raise HeldByAnother(str(begun_there)) from None
 
     def whole(self, run: Run, cell: Cell) -> Run:
-        """Give the run of a cell the functions of its strategy and task, which a file does not hold, and the
-        parameters of the lab's models, which may have been unknown when it was made.
+        """Set the strategy and the task of a run, since a file does not hold their functions, and the numbers
+        of parameters of the lab's models, which may have been unknown when the run was made.
         """
         strategy, task = self.part(cell)
         gateway = self.runner.gateway
@@ -484,11 +485,11 @@ class Sweep(SweepMethods):
         return model if isinstance(model, Part) else self.runner.gateway.model_of(model)
 
     def finished(self, cell: Cell) -> Run | None:
-        """Return the finished run of a cell, or `None` if something is left to do.
+        """Return the finished run of a cell, or `None` if the run is not finished.
 
         Raises:
             OSError: If the journal cannot be opened.
-            JournalError: If it cannot be read.
+            JournalError: If the journal is damaged.
         """
         path = self.path(cell)
         if path is None or not begun(path):
@@ -501,18 +502,18 @@ class Sweep(SweepMethods):
 
     @property
     def counts(self) -> Counts:
-        """Numbers of calls made, distinct, paid and saved."""
+        """Numbers of calls that were made, are distinct, were paid, and were saved."""
         import numpy  # noqa: PLC0415
 
         rows = self.rows.values()
         calls, sent = sum(row.calls for row in rows), sum(row.sent for row in rows)
-        # A set would take 100 bytes a key, and numpy.unique builds one.
+        # A set would take 100 bytes per key, and numpy.unique builds a set.
         keys = numpy.sort(numpy.frombuffer(b"".join(row.keys for row in rows), dtype=f"u{KEY}"))
         distinct = int(numpy.count_nonzero(keys[1:] != keys[:-1])) + bool(len(keys))
         return Counts(calls, distinct, sent, calls - sent)
 
     def run(self, row: Any) -> Run:
-        """Return the run of a row of `df()` or of a run id. Raises `LookupError` if there is none."""
+        """Return the run of a row of `df()` or of a run id. Raises `LookupError` if there is no such run."""
         run_id = row if isinstance(row, str) else getattr(row, "run_id", None)
         cell = self.by_id.get(run_id) if isinstance(run_id, str) else None
         if cell is None:
@@ -526,8 +527,8 @@ class Sweep(SweepMethods):
         return self._run(cell)
 
     def runs(self) -> Iterator[Run]:
-        """Yield the finished runs in the order of the table, loading one at a time. Runs that could not start
-        are skipped. `list(sweep.runs())` loads all of them, and `sweep.run(row)` one.
+        """Yield the finished runs in the order of the table, loading one run at a time. Runs that could not
+        start are skipped. `list(sweep.runs())` loads all runs, and `sweep.run(row)` loads one.
         """
         for cell in self.cells:
             if cell.run_id in self.rows and self.rows[cell.run_id].version:
@@ -553,8 +554,8 @@ def not_sent(run: Run) -> set[Position]:
 
 
 def forget_warnings() -> None:
-    """Let each warning be shown again. Python shows a warning once in a process, and every sweep should show
-    its own.
+    """Let each warning be shown again. Python shows a warning once per process, but every sweep should show
+    its own warnings.
     """
     with warnings.catch_warnings():  # leaving this context resets the registries of shown warnings
         pass
@@ -567,7 +568,8 @@ class _Named(msgspec.Struct):
 def _left_behind(path: Path) -> bool:
     """Whether there is a journal to continue.
 
-    A journal without a whole header, which a killed process left behind, is removed. Raises `HeldByAnother`.
+    A journal with an incomplete header, which a killed process left behind, is removed. Raises
+    `HeldByAnother`.
     """
     if path.exists() and not begun(path):
         with suppress(FileNotFoundError):
@@ -576,7 +578,7 @@ def _left_behind(path: Path) -> bool:
 
 
 def begun(path: Path) -> bool:
-    """Whether there is a journal with a whole header. Raises `JournalError` if it belongs to another run."""
+    """Whether a journal with a complete header exists. Raises `JournalError` if it is of another run."""
     try:
         with open_regular(path) as file:
             first = file.readline()
@@ -592,7 +594,7 @@ def begun(path: Path) -> bool:
 
 
 def mean(amounts: Sequence[float | None]) -> float | None:
-    """Return the mean, or `None` if there are no amounts or one is unknown."""
+    """Return the mean, or `None` if there are no amounts or one of them is unknown."""
     known = [amount for amount in amounts if amount is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(amounts) else None
 

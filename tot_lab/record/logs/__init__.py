@@ -1,5 +1,5 @@
-"""Importers of the logs of other tools: one file each, whose runs are made by `tot_lab.record.nodes`.
+"""Importers of the logs of other tools: one module each. `tot_lab.record.nodes` makes the runs.
 
-The formats are read from the files; the tools themselves are not imported. What a log lacks is unknown
+The formats are read from the files; the tools themselves are not imported. Data that a log lacks is unknown
 (`Header.unknown`), never invented.
 """

@@ -1,4 +1,4 @@
-"""What the importers share: reading JSON, chat messages in several dialects, and finishing a run."""
+"""Shared code of the importers: reading JSON, chat messages in several dialects, and making a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, run_of_nodes
 from tot_lab.record.run import Run
 
 ROOT = "question"
-"""The id of the node with the question, among the ids of a log."""
+"""The id of the node with the question. The other nodes have their ids in the log."""
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -51,7 +51,7 @@ def lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
 
 
 def decoded(data: bytes | msgspec.Raw, type: type[T], place: str) -> T:
-    """Decode JSON. Numbers that are not JSON, such as `NaN`, are null.
+    """Decode JSON. `NaN` and infinities, which are not JSON, become null.
 
     Raises:
         JournalError: If it is damaged or has another type. The message names the place and the field.
@@ -69,7 +69,7 @@ def decoded(data: bytes | msgspec.Raw, type: type[T], place: str) -> T:
 
 
 def _without_constants(data: bytes | msgspec.Raw) -> bytes | None:
-    """Return JSON with null for the numbers `NaN` and `Infinity`, which Python writes. `None` without any."""
+    """Return JSON with null for `NaN` and `Infinity`, which Python writes. `None` if it contains neither."""
     held = bytes(data)
     if b"NaN" not in held and b"Infinity" not in held:
         return None
@@ -105,7 +105,7 @@ def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
 def _rows(path: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
     try:
         for number, row in enumerate(parquet_rows(Path(path)), 1):
-            yield f"{path}, row {number}", msgspec.to_builtins(row, enc_hook=str)  # pandas' own kind of times
+            yield f"{path}, row {number}", msgspec.to_builtins(row, enc_hook=str)  # for times of pandas
     except ValueError as error:
         raise JournalError(str(error)) from None
 
@@ -140,7 +140,7 @@ _SPACE = re.compile(r"\s*")
 
 
 def kind(value: Any) -> str:
-    """Return what a JSON value (or another one) is, for error messages."""
+    """Return the type of a value in words, such as `an object`, for error messages."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(
         type(value), "a number" if isinstance(value, int | float) else f"a {type(value).__name__}"
@@ -231,7 +231,7 @@ def message_of(value: Any) -> Message:
 
 def unwrapped(value: Any) -> Any:
     """Return the fields of a message that LangChain or OpenInference wraps in an object, or that LangChain
-    takes as a pair of role and text."""
+    writes as a pair of role and text."""
     if isinstance(value, list) and len(value) == 2 and value[0] in _PAIRED and isinstance(value[1], str):
         return {"role": value[0], "content": value[1]}
     while isinstance(value, dict):
@@ -330,7 +330,7 @@ def arguments_of(value: Any) -> str:
 
 
 def shown(text: str, calls: Iterable[ToolCall]) -> str:
-    """Return the text of a reply, or the tool calls of one that has no text."""
+    """Return the text of a reply or, if it has none, its tool calls as text."""
     return text or "\n".join(f"{call.name}({call.arguments})" for call in calls)
 
 
@@ -340,15 +340,16 @@ def shown(text: str, calls: Iterable[ToolCall]) -> str:
 def text_of(value: Any, role: str | None = None) -> str:
     """Return the text of an input or output of a program.
 
-    It is the content of the last message (with `role`, of the last one of that role), the only value of an
-    object, one with a usual name (`question` of an input, `answer` of an output), or else the value as JSON.
+    It is the content of the last message (with `role`, of the last message with that role), the only value of
+    an object, a value under a usual key (`question` of an input, `answer` of an output), or else the whole
+    value as JSON.
 
     Args:
         value: The input or output.
         role: `user` for an input, `assistant` for an output.
     """
     for _ in range(5):
-        if isinstance(value, dict):  # a list of two texts is a message only where messages are expected
+        if isinstance(value, dict):  # here a list of two texts is not a message
             value = unwrapped(value)
         if isinstance(value, str):
             return value
@@ -412,7 +413,7 @@ def tool_call(
     start: float | None = None,
     end: float | None = None,
 ) -> LoggedCall:
-    """Return the call of a tool, whose prompt are the arguments as JSON text. `None` if they are unknown."""
+    """Return a tool call. Its prompt are the `arguments` as JSON text, `None` if they are unknown."""
     messages = () if arguments is None else (Message("user", arguments),)
     return LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
 
@@ -430,18 +431,18 @@ def imported_run(
     started: float | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
 ) -> Run:
-    """Make a run of the nodes of a log, whose answer has the grade that the log gives it.
+    """Make a run of the nodes of a log. Its answer has the grade that the log gives it.
 
     Args:
-        nodes: The nodes. One without a parent that holds the question is the root.
+        nodes: The nodes. The root is the node that has no parent and holds the question.
         name: The name of the run's strategy.
         question: The question. If it is blank, the run has no task.
         place: Names the place in the file, for error messages.
-        end: What the log says about the end. Its note `imported.scores` holds the scores of the answer by
+        end: Data of the log about the end. Its note `imported.scores` holds the scores of the answer by
             scorer.
         grade: The log's own verdict about the answer, 0 to 1. `None` if it has none.
         id: Name of the task in the log.
-        data: What else the log says about the task.
+        data: Further data of the log about the task.
         started: Start in seconds since 1970.
         score_range: The lowest and the highest score of the nodes.
     """
@@ -459,8 +460,8 @@ def imported_run(
 def imported_task(
     question: str, grade: float | None, answer: str | None, data: Mapping[str, Any] | None, id: str
 ) -> Task | None:
-    """Return the task of an imported run, whose `answer` has the grade that the log gives it. `None` if the
-    question is blank."""
+    """Return the task of an imported run, which grades `answer` as the log does. `None` if the question is
+    blank."""
     if not question.strip():
         return None
     grades = None if grade is None or answer is None else {answer: grade}

@@ -43,29 +43,29 @@ def from_completions(
         runs = tl.records.from_completions("best_of_n_completions.jsonl")
         tl.stats.pass_at_k(runs)
 
-    The columns are those of search-and-learn: `problem` and `completions`, and as far as they are there
-    `scores` (of each completion one number, or a list with one per step), `agg_scores`, `pred` (the
+    The columns are those of search-and-learn: `problem` and `completions`, and optionally
+    `scores` (for each completion a number, or a list with a number per step), `agg_scores`, `pred` (the
     completion that was chosen), `completion_tokens`, `answer` (the expected one) and `unique_id`. Each
-    completion is a child of the question and one sample in `tl.stats`, which estimates what fewer of them
-    would have given. The scores of its steps are the samples of its evaluation.
+    completion is a child of the question and one sample in `tl.stats`, which estimates the results of fewer
+    completions. The scores of the steps of a completion are the samples of its evaluation.
 
     Args:
         source: A file (JSON Lines, JSON with a list of objects, or Parquet), a pandas DataFrame, or an
             iterable of dicts such as a `datasets.Dataset`.
-        aggregate: Makes one score of those of the steps, such as `min` or `math.prod`. `None` takes
-            `agg_scores`, else the last one.
+        aggregate: Combines the scores of the steps, such as `min` or `math.prod`. `None` takes `agg_scores`,
+            or else the score of the last step.
         score_range: The lowest and the highest score.
-        task: The task, or tasks of which each run gets the one with its problem. `None` makes one of the
-            columns `problem` and `answer`.
+        task: The task, or tasks from which each run gets the task with its problem. `None` makes a task from
+            the columns `problem` and `answer`.
         grade: How an answer is compared with the column `answer`, as in `tl.general`.
-        name: The name of the method. An empty one is that of the file.
+        name: The name of the method. If empty, the name of the file.
 
     Raises:
         OSError: If the file cannot be read.
         JournalError: For a bad row. The message names the file, the line (or row) and the column.
 
     Warns:
-        RuntimeWarning: If columns were not used.
+        RuntimeWarning: If the table has columns that are not used.
     """
     rows, place = rows_of(source)
     file = Path(source).name if isinstance(source, str | os.PathLike) else "completions"
@@ -106,7 +106,7 @@ class _Row:
         """The cells of a column for each completion. All `None` if the column is missing."""
         cells = self.row.get(column)
         if cells is None or (column == "completion_tokens" and isinstance(cells, int)):
-            return [None] * count  # DVTS has one number of tokens for all
+            return [None] * count  # DVTS gives one number of tokens for all completions
         if not isinstance(cells, list) or len(cells) != count:
             raise self.error(column, f"must be a list with one entry for each of {count} completions")
         return cells

@@ -3,11 +3,11 @@
     file → `Sample`s (`inspect_files.py`) → `_Transcript` or `_of_messages` → Run
 
 A log of a search that `interop` wrote has the tree of the search (`inspect_thoughts.py`). In any other log a
-node is a reply of a model. Its parent is the node of the last reply in its prompt; a reply to a prompt
-without one is a child of the question. Tool calls belong to the reply that requested them, or else to the
-question. The calls of scorers are left out, since they are no part of the run. The headline score, or else
-the first one, grades the run, and the note `imported.scores` holds all scores. A log without a transcript
-(events) has no prompts and not all calls.
+node is a reply of a model. Its parent is the node of the last reply in its prompt; if its
+prompt contains no reply, the parent is the question. Tool calls belong to the reply that requested them, or
+else to the question. The calls of scorers are left out, since they are not part of the run. The headline
+score, or else the first score, grades the run, and the note `imported.scores` holds all scores. A log without
+a transcript (events) has no prompts and lacks some calls.
 
 References:
     inspect.aisi.org.uk/eval-logs.html; `log/_headline.py` in github.com/UKGovernmentBEIS/inspect_ai
@@ -182,7 +182,7 @@ def _end(sample: Sample, nodes: Sequence[LoggedNode], texts: _Texts) -> LoggedEn
 
 
 def _verdict(log: Log, scores: Mapping[str, Score]) -> Any:
-    """Return the value of the headline score, or else of the first scorer. `None` without one."""
+    """Return the value of the headline score, or else of the first scorer. `None` without a score."""
     headline = (log.results.headline if log.results else None) or log.eval.headline_metric or Headline()
     scorer, name = headline.scorer or "", headline.score or ""
     held = scores[scorer].value if scorer in scores else None
@@ -215,7 +215,7 @@ class _Prompts:
     def __init__(self, sample: Sample, texts: _Texts) -> None:
         self.texts = texts
         self._pool = sample.events_data.messages if sample.events_data else []
-        self._read: dict[int, Message] = {}  # the messages of the pool, which many prompts share
+        self._read: dict[int, Message] = {}  # messages of the pool by number, since many prompts share them
 
     def of(self, event: ModelEvent) -> tuple[Sequence[Mapping[str, Any]], tuple[Message, ...]]:
         """Return the messages of a prompt, as they are in the log and as they are read."""
@@ -229,7 +229,7 @@ class _Prompts:
 
 
 class _Transcript:
-    """The nodes of the events of a sample, the first of which is the question."""
+    """The nodes made from the events of a sample. The first node is the question."""
 
     def __init__(self, root: LoggedNode, sample: Sample, texts: _Texts, place: str) -> None:
         self.nodes = [root]
@@ -277,7 +277,7 @@ class _Transcript:
 
 
 def _events(sample: Sample, place: str) -> Iterator[tuple[EventHead, msgspec.Raw, str]]:
-    """Yield the events of the transcript in order, each with its place, without those of scorers."""
+    """Yield the events of the transcript in order, each with its place, without the events of scorers."""
     scoring: set[str | None] = set()  # ids of spans
     waiting = [(f"event {k}", data) for k, data in enumerate(sample.events, 1)][::-1]
     while waiting:
@@ -296,7 +296,7 @@ def _events(sample: Sample, place: str) -> Iterator[tuple[EventHead, msgspec.Raw
 
 
 def _settings(event: ModelEvent) -> dict[str, Any]:
-    """Return what is known of the settings of a call."""
+    """Return the known settings of a call."""
     config = event.config
     settings: dict[str, Any] = {"model": event.model or None, "tools": tuple(event.tools)}
     settings["temperature"] = finite(config.get("temperature"))
@@ -368,13 +368,13 @@ def _of_messages(root: LoggedNode, sample: Sample, texts: _Texts) -> list[Logged
 
 
 class _Search:
-    """The lines of a search whose tree is in the log."""
+    """The journal lines of a search of tot_lab whose tree is in the log."""
 
     def __init__(self, sample: Sample, texts: _Texts, place: str) -> None:
         self.lines: list[Line] = []
         self._texts = texts
         self._prompts = _Prompts(sample, texts)
-        self._calls: dict[str | None, int] = {}  # the numbers of their lines, by span
+        self._calls: dict[str | None, int] = {}  # index of the line of each call, by span
         self._replies: dict[Position, int] = {}
         self._refused: set[Position] = set()
         parents: dict[str | None, str | None] = {}
@@ -403,12 +403,12 @@ class _Search:
         self.lines.append(line)
 
     def _add_reply(self, line: Line) -> None:
-        """Add a reply. Of several tries the last one counts."""
+        """Add a reply. If a call was tried several times, the last reply counts."""
         number = self._replies.setdefault(line.p, len(self.lines))
         self.lines[number : number + 1] = [line]
 
     def _whole(self, data: Any) -> Any:
-        """Return the data with its attachments. It has the depth of a record."""
+        """Return the data with its attachments put back. Its nesting is at most that of a record."""
         if isinstance(data, str):
             return self._texts.whole(data)
         if isinstance(data, list):

@@ -2,8 +2,8 @@
 
     file → `Log`, and its `Sample`s, each read when it is used
 
-An archive has one entry per sample, or several (a chunked sample). It unpacks to at most `most_unpacked`, and
-what its samples repeat grows to at most `MAX_GROWN`.
+An archive has one entry per sample, or several (a chunked sample). It unpacks to at most `most_unpacked`
+bytes, and messages and attachments that its samples share grow to at most `MAX_GROWN` bytes.
 
 References:
     `EvalLog` and `log/_recorders/chunked/format.py` in github.com/UKGovernmentBEIS/inspect_ai (0.3.285).
@@ -94,7 +94,7 @@ class Sample(msgspec.Struct):
 
 
 class EventHead(msgspec.Struct):
-    """What all events have, and the beginnings of spans (`id`, `type` and `parent_id`)."""
+    """The fields of all events, and those of the beginning of a span (`id`, `type` and `parent_id`)."""
 
     event: str
     id: str | None = None
@@ -146,7 +146,7 @@ class _Spec(msgspec.Struct):
 
 
 class Headline(msgspec.Struct):
-    """The score that says most. `score` is a scorer, or one of the values of `scorer`."""
+    """The score that the log marks as the main one. `score` is a scorer, or one of the values of `scorer`."""
 
     scorer: str | None = None
     score: str | None = None
@@ -170,10 +170,11 @@ def open_log(path: str | os.PathLike[str]) -> tuple[_Samples, Growth]:
     """Open a log.
 
     Returns:
-        The log with its samples, and the limit of what is put back into them.
+        The log with its samples, and the limit on the data that is put back into them.
 
     Raises:
-        JournalError: If it is damaged, now or when a sample is read. The message names the entry or sample.
+        JournalError: If the log is damaged. Raised now, or when a damaged sample is read. The message names
+            the entry or sample.
     """
     with open_regular(path) as file:
         is_archive = file.read(2) == b"PK"
@@ -182,7 +183,7 @@ def open_log(path: str | os.PathLike[str]) -> tuple[_Samples, Growth]:
 
 
 class Growth:
-    """Refuses what is larger than `most` bytes."""
+    """Raises ValueError once more than `most` bytes of shared data were put back."""
 
     def __init__(self, most: int) -> None:
         self.most = self.left = most
@@ -193,7 +194,7 @@ class Growth:
             raise ValueError(f"field {name!r} would grow to more than {self.most:,} bytes.")
 
     def numbers(self, ranges: Sequence[tuple[int, int]], count: int, name: str) -> list[int]:
-        """Return the numbers in ranges of a list of `count` messages."""
+        """Return the indices in `ranges`, which refer to a list of `count` messages."""
         held = [range(max(first, 0), min(last, count)) for first, last in ranges]
         self.take(8 * sum(map(len, held)), name)
         return [k for each in held for k in each]
@@ -251,7 +252,7 @@ class _Archive:
             yield self.place(name), sample
 
     def _join(self, sample: Sample, prefix: str, chunks: Mapping[str, Mapping[int, str]]) -> None:
-        """Add the parts of a chunked sample, which are in entries of their own."""
+        """Add the parts of a chunked sample, which are separate entries of the archive."""
         messages = self._items(chunks["messages"], dict[str, Any])
         sample.events_data = _Pool(messages)
         sample.events = self._items(chunks["events"], msgspec.Raw)
@@ -299,7 +300,7 @@ _ZSTANDARD = 93
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: str) -> bytes:
-    """Return an entry of an archive. No more is unpacked than the size in the archive's directory."""
+    """Return an entry of an archive. At most the size given in the archive's directory is unpacked."""
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD):
         raise JournalError(
             f"{place}: unknown compression: got method {info.compress_type}. "
@@ -309,7 +310,7 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: str) -> by
         *(zipfile.BadZipFile, EOFError, OSError, ValueError, RuntimeError, zlib.error),
     )
     try:
-        if info.compress_type == _ZSTANDARD:  # zipfile knows it since Python 3.14 only
+        if info.compress_type == _ZSTANDARD:  # zipfile supports Zstandard only since Python 3.14
             zstandard = _zstandard()
             damage += (zstandard.ZstdError,)
             stored = copy(info)

@@ -1,4 +1,4 @@
-"""How a log of Inspect holds the tree of a run of this project, so that `tl.load` reads the same nodes.
+"""The form of a tree of tot_lab in a log of Inspect, so that `tl.load` reads the same nodes.
 
     span `run`, named by its strategy
     span `thought`               one for each thought, in the span of its parent; named by its id and text
@@ -7,9 +7,9 @@
         info of source `tot_lab` the call
         model or tool            its prompt and its reply
 
-The data of an info event is a line of the journal. A call has no messages and tools there if the event below
-it has them. A call that was refused, or that a function answered, has no such event, and its reply is an info
-event as well. The metadata of the sample has the key `tot_lab`.
+The data of an info event is a line of the journal. In it, a call has no messages and tools if the model or
+tool event of its span has them. A call that was refused, or that a function answered, has no such event, and
+its reply is an info event as well. The metadata of the sample has the key `tot_lab`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def data_of(line: Line, *, has_event: bool = False) -> Any:
 
     Args:
         line: The line.
-        has_event: Whether it is that of a call, whose prompt is in an event of its own.
+        has_event: Whether the line is a call whose prompt is in a model or tool event.
     """
     if has_event and isinstance(line.e, Call):
         line = msgspec.structs.replace(line, e=msgspec.structs.replace(line.e, messages=(), tools=()))
@@ -42,6 +42,6 @@ def data_of(line: Line, *, has_event: bool = False) -> Any:
 
 
 def span_name(text: str) -> str:
-    """Return `text` as the name of a span, in one line. Inspect hides what stands before a slash."""
+    """Return `text` as the name of a span, in one line. Inspect hides text before a slash."""
     line = " ".join(text.split()).replace("/", "∕")
     return line if len(line) <= 80 else f"{line[:79]}…"

@@ -2,9 +2,9 @@
 
 A row is a checkpoint: a `StateSnapshot` (`graph.get_state_history(config)`) or a `ThreadState` of the API
 (`/threads/{id}/history`), in any order. A node is a message that a model added to the state; its parent is
-the last such message before it. Forks of a thread are branches of the tree. A message that is replaced under
-its id is shown as it was last, unless a fork replaces it, which is then a branch. States hold no prompts:
-what a program sent to its model is unknown.
+the last such message before it. Forks of a thread are branches of the tree. If a message is
+replaced by one with the same id, the last version is shown, unless a fork replaces it, which is then a
+branch. States hold no prompts: the messages that a program sent to its model are unknown.
 
 References:
     docs.langchain.com/oss/python/langgraph/persistence; `ThreadState` in langgraph_sdk.schema.
@@ -44,9 +44,8 @@ class _State(NamedTuple):
     """A checkpoint.
 
     Attributes:
-        messages: The messages of its state, by what they are known by in their thread: their id, or their
-            place.
-        waiting: Whether the graph was to continue from it.
+        messages: The messages of its state by their key in the thread, which is their id or else their place.
+        waiting: Whether the graph was going to continue from this checkpoint.
     """
 
     thread: str
@@ -129,7 +128,7 @@ class _Thread:
         for state in self.states:
             children.setdefault(state.parent, []).append(state)
         self._forks = {parent for parent, held in children.items() if len(held) > 1}
-        self._latest: dict[str, Mapping[str, Any]] = {}  # by checkpoint, its messages as they were last
+        self._latest: dict[str, Mapping[str, Any]] = {}  # by checkpoint, the last versions of its messages
         for state in reversed(self.states):
             held = children.get(state.id, ())
             later = self._latest.get(held[0].id, {}) if len(held) == 1 else {}

@@ -1,8 +1,8 @@
 """Importer of exported runs of LangSmith: JSON, JSON Lines, or Parquet. Each trace is a run.
 
 A row is a run of the SDK (`run.model_dump_json()`, the API's `/runs/query`) or of a bulk export (Parquet, in
-which objects are JSON texts), in any order, or contains its `child_runs`. Feedback is kept in the note
-`imported.scores`; that named `correctness` (or `correct`, `accuracy`, `exact_match`) grades the run.
+which objects are JSON texts). Rows come in any order, or contain their `child_runs`. Feedback is kept in the
+note `imported.scores`; feedback named `correctness` (or `correct`, `accuracy`, `exact_match`) grades the run.
 
 References:
     docs.langchain.com/langsmith/run-data-format; docs.langchain.com/langsmith/data-export; `Run` in
@@ -87,7 +87,7 @@ class _Row(msgspec.Struct):
 
 
 def _steps(entry: Any, place: str) -> Iterator[Step]:
-    """Yield the steps of a run and of those that it contains."""
+    """Yield the steps of a run and of the runs that it contains."""
     waiting: list[tuple[Any, str | None, str | None]] = [(entry, None, None)]
     while waiting:
         raw, trace, parent = waiting.pop()
@@ -98,7 +98,7 @@ def _steps(entry: Any, place: str) -> Iterator[Step]:
 
 
 def _decoded(row: Any, place: str) -> Any:
-    """Return a row whose objects are JSON texts with the objects."""
+    """Return a row with its JSON texts decoded to objects."""
     texts = [name for name in _OBJECTS if isinstance(row, dict) and isinstance(row.get(name), str)]
     found = {name: row[name].encode() or b"null" for name in texts}
     objects = {name: decoded(text, Any, f"{place}, field {name!r}") for name, text in found.items()}
@@ -109,7 +109,7 @@ _OBJECTS = ("inputs", "outputs", "extra", "feedback_stats")
 
 
 def _above(row: _Row) -> str | None:
-    """Return the id of the run that contains this one, by their order. `None` for a root."""
+    """Return the id of the run that contains this one, from `dotted_order`. `None` for a root."""
     parts = (row.dotted_order or "").split(".")
     return parts[-2].partition("Z")[2] or None if len(parts) > 1 else None
 
@@ -180,7 +180,7 @@ def _llm_call(row: _Row, start: float | None, end: float | None) -> LoggedCall:
 
 def _messages(inputs: Mapping[str, Any]) -> tuple[Message, ...]:
     held = field(inputs, "messages", (list, str)) or field(inputs, "prompts", (list, str), [])
-    if isinstance(held, list) and held and isinstance(unwrapped(held[0]), list):  # of a batch of one
+    if isinstance(held, list) and held and isinstance(unwrapped(held[0]), list):  # a batch with one item
         held = held[0]
     return tuple(
         [
@@ -191,7 +191,7 @@ def _messages(inputs: Mapping[str, Any]) -> tuple[Message, ...]:
 
 
 def _output(outputs: Mapping[str, Any]) -> tuple[dict[str, Any] | None, Any]:
-    """Return the message in the output of a model, and why the model stopped. `None` without one."""
+    """Return the message in the output of a model, and why the model stopped. Each is `None` if missing."""
     held: Any = outputs
     finish = None
     if generations := field(outputs, "generations", list, []):
@@ -210,7 +210,7 @@ def _output(outputs: Mapping[str, Any]) -> tuple[dict[str, Any] | None, Any]:
 
 
 def _object(values: list[Any], name: str) -> dict[str, Any]:
-    """Return the first value, an empty object without one."""
+    """Return the first value, or an empty object if there is none."""
     if values and not isinstance(values[0], dict):
         raise ValueError(f"field {name!r} must hold objects: got {values[0]!r:.80}.")
     return values[0] if values else {}

@@ -32,8 +32,8 @@ def from_treequest(
         ...
         run = tl.records.from_treequest(state, "What is 2 + 3?")
 
-    The run has no end, because treequest does not say which node is the answer. The actions and the times of
-    its trials are kept, the former in the note `imported.actions`. A state holds no calls.
+    The run has no end, because treequest does not say which node is the answer. The times of its trials are
+    kept, and their actions are in the note `imported.actions`. A state holds no calls.
 
     Args:
         state: The state of any algorithm, or its `tree`.
@@ -42,7 +42,7 @@ def from_treequest(
         score_range: The lowest and the highest score.
 
     Raises:
-        TypeError: If `state` is no state of treequest.
+        TypeError: If `state` is not a state of treequest.
         ValueError: If a score is out of range, or `text` does not return a text.
     """
     tree = getattr(state, "tree", state)
@@ -92,13 +92,13 @@ def from_its_hub(result: Any, question: str = "", *, score_range: tuple[float, f
     Each response is a child of the question, or of the approach of a plan, and the selected one is the
     answer.
 
-    Of a beam search and of particles, the result holds the last responses, their scores and the number of
-    their steps, which is in the note `imported.steps`. It does not hold the steps, their scores, or the
-    responses that were dropped on the way. So each response is one node without a call, and those of the last
-    iteration are kept (`run.kept_answers`). Beam search returns each response of the beam several times.
-    Particle Gibbs returns the responses of all iterations; a reference particle occurs in each iteration that
-    it was carried into. The score of a particle is the logistic function of its log weight, which its_hub
-    computed from the score.
+    The result of a beam search or a particle method holds the last responses, their scores and their numbers
+    of steps, which are in the note `imported.steps`. It does not hold the steps, their scores, or the
+    responses that were dropped during the search. So each response is one node without a call, and those of
+    the last iteration are kept (`run.kept_answers`). Beam search returns each response of the beam several
+    times. Particle Gibbs returns the responses of all iterations; a reference particle occurs in each
+    iteration that it was carried into. The score of a particle is the logistic function of its log weight,
+    which its_hub computed from the score.
 
     Args:
         result: A result of any algorithm, with its responses (`return_response_only=False`).
@@ -106,7 +106,7 @@ def from_its_hub(result: Any, question: str = "", *, score_range: tuple[float, f
         score_range: The lowest and the highest score.
 
     Raises:
-        TypeError: If `result` is no result of its_hub.
+        TypeError: If `result` is not a result of its_hub.
         ValueError: If a score is out of range.
     """
     if not hasattr(result, "the_one"):

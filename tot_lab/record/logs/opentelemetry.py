@@ -38,7 +38,7 @@ class _Event(msgspec.Struct):
 
 
 class _OTLPSpan(msgspec.Struct, rename="camel"):
-    """A span. Some exporters write every field, those without a value as null."""
+    """A span. Some exporters write every field, with null if it has no value."""
 
     trace_id: str
     span_id: str

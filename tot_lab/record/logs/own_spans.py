@@ -1,8 +1,8 @@
 """The record of a run in the spans of its trace, as `tl.OpenTelemetry` writes it.
 
-Each span holds lines of the journal in attributes of its own. The texts of model calls, which are most of
-a journal, are only in the attributes of the conventions. A trace is read as a whole: a missing span is an
-error.
+Each span holds lines of the journal in attributes named `tot_lab.…`. The texts of model calls, which are most
+of a journal, are only in the attributes that the conventions define. A trace is read as a whole: a missing
+span is an error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NUMBERS = "tot_lab.numbers"
 
 
 class Own(msgspec.Struct, frozen=True):
-    """What a span holds of the record."""
+    """The part of the record that a span holds."""
 
     lines: str = msgspec.field(default="", name=LINES)
     numbers: tuple[int, ...] = msgspec.field(default=(), name=NUMBERS)
@@ -41,7 +41,7 @@ class Own(msgspec.Struct, frozen=True):
 
 
 def own(attributes: Mapping[str, Any]) -> Own | None:
-    """Return the part of the record that a span holds. `None` for a span of others."""
+    """Return the part of the record that a span holds. `None` for a span of another program."""
     try:
         return msgspec.convert(dict(attributes), Own) if LINES in attributes else None
     except msgspec.ValidationError as error:
@@ -49,8 +49,8 @@ def own(attributes: Mapping[str, Any]) -> Own | None:
 
 
 def without_texts(line: Line) -> Line:
-    """Return the line of a model call without what the attributes of the conventions hold, and without the
-    log-probabilities and the provider's state, which no span holds.
+    """Return the line of a model call without the texts that the attributes of the conventions hold, and
+    without the log-probabilities and the provider's state, which no span holds.
     """
     if isinstance(line.e, Call):
         return msgspec.structs.replace(line, e=msgspec.structs.replace(line.e, messages=(), tools=()))
@@ -74,7 +74,7 @@ def own_run(spans: Iterable[tuple[Own, LoggedCall | None]], place: str) -> Run |
     """Return the run of the spans of a trace. `None` if the span of the run is missing.
 
     Args:
-        spans: What each span holds of the record, and its call if it is that of a model.
+        spans: The part of the record in each span, and its call if the span is a model call.
         place: Names the trace in errors.
 
     Raises:

@@ -2,9 +2,9 @@
 
 A node is an implementation, and its score the share of the tests that it passes according to
 `test_feedback`. In logs of Reflexion each implementation follows from the one before it and a reflection.
-Those of LATS hold the first and the best implementation only, and the tests of the last one. `is_solved`
-grades the run. The logs have neither prompts, times nor tokens, and not all calls. A log of LATS does not say
-how a task ended that its first implementation solved: its run has no end.
+Logs of LATS hold only the first and the best implementation, and the tests of the last one. `is_solved`
+grades the run. The logs have no prompts, times or tokens, and lack some calls. A log of LATS does not say how
+a task ended whose first implementation solved it: its run has no end.
 
 References:
     Shinn et al. 2023, github.com/noahshinn/reflexion; Zhou et al. 2023,

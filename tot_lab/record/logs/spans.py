@@ -1,7 +1,7 @@
-"""The steps in spans: calls of models and tools by the conventions for their attributes.
+"""The steps in spans: calls of models and tools, read by the conventions for span attributes.
 
 The conventions are those of OpenInference, of OpenTelemetry for generative AI, and of OpenLLMetry. Messages
-may be attributes or events of a span. `docs/how-to/other_logs.md` lists what is read and what is not.
+may be attributes or events of a span. `docs/how-to/other_logs.md` lists which attributes are read.
 
 References:
     github.com/Arize-ai/openinference/tree/main/spec (package openinference-semantic-conventions 0.1.42);
@@ -41,7 +41,7 @@ class Span(NamedTuple):
     Attributes:
         parent: Id of the parent, `None` for a root.
         attributes: The attributes by their flat names.
-        error: Why it failed, `None` if it did not.
+        error: Why the span failed, `None` if it did not.
         place: Its place in the file.
     """
 
@@ -61,7 +61,7 @@ Events = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def error_of(message: Any, attributes: Mapping[str, Any], events: Events) -> str:
-    """Return why a span failed, as precisely as it says."""
+    """Return why a span failed, as precisely as the span states it."""
     if message:
         return str(message)
     for name, held in events:
@@ -72,7 +72,9 @@ def error_of(message: Any, attributes: Mapping[str, Any], events: Events) -> str
 
 
 def with_events(attributes: dict[str, Any], events: Events) -> dict[str, Any]:
-    """Return the attributes of a span, and the messages and evaluations of its events if it has none."""
+    """Return the attributes of a span, with messages and evaluations of its events if the attributes have
+    none.
+    """
     found: dict[str, Any] = {}
     for name, held in events:
         if name in _DETAILS:
@@ -104,7 +106,7 @@ def _event_message(held: Mapping[str, Any], role: str) -> dict[str, Any]:
     if body is None:
         body = {name: json_of(value) for name, value in held.items()}
     body = body if isinstance(body, dict) else {"content": body}
-    inner = body.get("message")  # that of a choice
+    inner = body.get("message")  # the message of a choice
     inner = inner if isinstance(inner, dict) else {} if inner is None else {"content": inner}
     message = {"role": role, **body, **inner}
     return {"tool_call_id": body.get("id"), **message} if role == "tool" else message
@@ -125,7 +127,7 @@ _MAX_LEVELS = 12
 def _lists(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that hold messages, tools and feedback, each as a list of objects.
 
-    An attribute holds a list (also as JSON), or a field of an item: `llm.tools.0.tool.json_schema` is the
+    An attribute holds a list (possibly as JSON), or a field of an item: `llm.tools.0.tool.json_schema` is the
     field `json_schema` of the field `tool` of the first of `llm.tools`.
     """
     made: dict[str, Any] = {}
@@ -145,7 +147,9 @@ def _lists(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(4096)
 def _place(name: str) -> tuple[tuple[str, ...], str]:
-    """Return the list and the fields that an attribute is in, and its own field. Empty without a list."""
+    """Return the path of the object that holds an attribute (a list, then fields), and its field in this
+    object. Both are empty if it belongs to no list.
+    """
     if not (found := _LIST.fullmatch(name)):
         return (), ""
     *above, last = found[2].split(".", _MAX_LEVELS)
@@ -153,7 +157,7 @@ def _place(name: str) -> tuple[tuple[str, ...], str]:
 
 
 def _numbered(value: Any) -> Any:
-    """Return objects whose fields are numbered as lists."""
+    """Return the value with lists in place of objects whose keys are numbers."""
     if not isinstance(value, dict):
         return value
     found = {name: _numbered(held) if isinstance(held, dict) else held for name, held in value.items()}
@@ -195,7 +199,7 @@ _KINDS: dict[Any, _Kind] = {
 
 
 def _kind(attributes: Mapping[str, Any]) -> _Kind:
-    """Return whether a span is a call of a model or of a tool."""
+    """Return the kind of a span: a call of a model, of a tool, or neither."""
     operation = attributes.get("gen_ai.operation.name")
     kind = _first(attributes, "openinference.span.kind", "traceloop.span.kind")
     for name in (operation, kind):
@@ -277,13 +281,13 @@ def _llm_call(span: Span) -> LoggedCall:
 
 
 def _messages(lists: Mapping[str, Any], names: Sequence[str], role: str) -> list[Any]:
-    """Return the messages in the first of some lists. Those that are only a text get a role."""
+    """Return the messages in the first of the lists `names` that has any. Plain texts get the role `role`."""
     held: Any = next((lists[name] for name in names if lists.get(name)), [])
     return [_message(each, role) for each in (held if isinstance(held, list) else [held])]
 
 
 def _message(value: Any, role: str) -> Any:
-    """Return a message, also one of a completions API (`prompt.text`) or with one function call."""
+    """Return a message. It may be that of a completions API (`prompt.text`), or have one function call."""
     message = unwrapped(value)
     if isinstance(message, str):
         return {"role": role, "content": message}
@@ -303,7 +307,7 @@ _OUTPUT = ("llm.token_count.completion", "gen_ai.usage.output_tokens", "gen_ai.u
 
 
 def _reply(span: Span, answer: Any) -> Reply | None:
-    """Return the reply of a model. `None` if the span says nothing about it; many leave out all texts."""
+    """Return the reply of a model. `None` if the span has no data about it; many spans omit all texts."""
     attributes = span.attributes
     sizes = tokens(_first(attributes, *_INPUT), _INPUT[0]), tokens(_first(attributes, *_OUTPUT), _OUTPUT[0])
     if answer is None and span.error is None and sizes == (None, None):
@@ -356,7 +360,7 @@ _FINISH = (
 
 
 def _settings(attributes: Mapping[str, Any], lists: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of the settings of a call."""
+    """Return the known settings of a call."""
     parameters = json_of(attributes.get("llm.invocation_parameters"))
     given: dict[str, Any] = dict(parameters) if isinstance(parameters, dict) else {}
     given |= {name[15:]: held for name, held in attributes.items() if name.startswith("gen_ai.request.")}
@@ -385,7 +389,7 @@ _OPTIONS = ("top_p", "top_k", "frequency_penalty", "presence_penalty")
 
 
 def _tools(lists: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the tools that a call offers, as far as they have a name."""
+    """Yield the tools that a call offers and that have a name."""
     for each in next((lists[name] for name in _TOOLS if _listed(lists.get(name))), []):
         tool = each.get("tool", each) if isinstance(each, dict) else None
         if isinstance(tool, dict) and "json_schema" in tool:

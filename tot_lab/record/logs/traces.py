@@ -2,10 +2,11 @@
 
     file → entries → `Step`s (by the importer) → `read_traces` → a run per trace
 
-A trace of `tl.OpenTelemetry` is the run that it was made of (`own_spans.py`). In others, each step is a node.
-The text of a node is the reply of a model, the result of a tool, or else the output or the name of the step.
-The question is the input of the root, or what the user asked in the first call of a model. The answer is the
-output of the root, if it has one. Of a trace with several roots, steps are missing: its answer is unknown.
+A trace of `tl.OpenTelemetry` gives the run from which it was made (`own_spans.py`). In other traces, each
+step is a node. The text of a node is the reply of a model, the result of a tool, or else the output or the
+name of the step. The question is the input of the root, or the user message of the first call of a model. The
+answer is the output of the root, if it has one. A trace with several roots lacks steps, so its answer is
+unknown.
 """
 
 from __future__ import annotations
@@ -33,14 +34,15 @@ class Step(NamedTuple):
         trace: Id of the trace.
         parent: Id of the step that contains it, `None` for a root.
         kind: Whether a model or a tool was called.
-        call: That call.
-        input: The input of another step. `None` if the log lacks it; the same holds for `output`.
+        call: The call of the model or tool.
+        input: The input of a step that is not a call. `None` if the log lacks it; the same holds for
+            `output`.
         start: Start in seconds since 1970. `None` if it is unknown; the same holds for `end`.
-        error: Why it failed, `None` if it did not.
+        error: Why the step failed, `None` if it did not.
         place: Its place in the file.
         grade: The log's verdict about its output, 0 to 1. `None` if it has none.
         scores: All scores of its output, by name.
-        own: What the step holds of the record of a run of tot_lab. `None` for a step of others.
+        own: The part of a record of tot_lab that the step holds. `None` for a step of another program.
     """
 
     trace: str
@@ -61,11 +63,11 @@ class Step(NamedTuple):
 
 
 def grade_of(feedback: Mapping[str, Any], number: str) -> float | None:
-    """Return the first verdict from 0 to 1 among feedback by name. `None` without one.
+    """Return the first verdict from 0 to 1 in `feedback`. `None` if there is none.
 
     Args:
-        feedback: An object for each name.
-        number: The field of the objects that holds the number.
+        feedback: Objects by the name of the feedback.
+        number: The field of these objects that holds the number.
     """
     names = [name for name in VERDICTS if name in feedback]
     values = [finite(field(feedback, name, dict, {}).get(number)) for name in names]
@@ -78,13 +80,13 @@ def read_traces(
 ) -> list[Run]:
     """Return the run of each trace, in the order in which the traces occur in the file.
 
-    A step that is repeated, as by an exporter that sends a batch again, is one step.
+    A repeated step counts once: exporters may send a batch again.
 
     Args:
         path: A file with JSON values (`common.entries`).
-        tool: What recorded the traces.
-        steps_of: Returns the steps in an entry, from the entry and its place in the file. A ValueError about
-            an entry becomes a `JournalError` that names the place.
+        tool: Name of the tool that recorded the traces.
+        steps_of: Returns the steps in an entry. Its arguments are the entry and its place in the file. A
+            ValueError about an entry becomes a `JournalError` that names the place.
     """
     traces: dict[str, list[Step]] = {}
     known: dict[tuple[str, str], Step] = {}
