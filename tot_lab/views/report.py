@@ -28,11 +28,9 @@ from tot_lab.record.doubts import doubts_of
 from tot_lab.record.losses import describe, large, losses_of, total, warning_of
 from tot_lab.record.run import Run, model_note, money
 from tot_lab.views.figures.theme import (
-    FONT,
     MISSED,
     PATH,
     PERSON_TEXT,
-    THEME,
     number,
     printable,
     short,
@@ -45,8 +43,9 @@ from tot_lab.views.tree_svg import svg_url, tree_svg
 
 # Styles of the card. A notebook that is not trusted shows no style sheet.
 _CARD = themed(
-    f"font:var(--text-body)/1.45 {FONT};color:inherit;background:none;border:1px solid var(--either-border);"
-    "border-radius:8px;padding:var(--space-5) var(--space-6);max-width:880px;break-inside:avoid"
+    "font:var(--text-body)/1.45 var(--font);color:inherit;background:none;"
+    "border:1px solid var(--either-border);border-radius:8px;padding:var(--space-5) var(--space-6);"
+    "max-width:880px;break-inside:avoid"
 )
 _QUESTION = themed("font-size:var(--text-lead);margin:var(--space-1) 0 var(--space-3)")
 _APART = themed("margin-bottom:var(--space-4)")
@@ -312,10 +311,10 @@ def run_html(run: Run) -> str:
     verdict = f'<b style="{_PILL};border-color:{line}">{grade}</b>' if grade else ""
     cells = [
         ("ended", summary.stopped),
-        *([("strategy's score", summary.score)] if summary.score else []),
+        ("strategy's score", summary.score),
         ("thoughts", summary.thoughts),
         ("calls", summary.calls),
-        *([("tools", summary.tools)] if summary.tools else []),
+        ("tools", summary.tools),
         ("tokens", summary.tokens),
         ("cost", summary.cost),
     ]
@@ -323,6 +322,16 @@ def run_html(run: Run) -> str:
         f'<div style="min-width:4em"><div style="{_SMALL}">{name}</div>'
         f"<div>{html_text(short(value, CELL))}</div></div>"
         for name, value in cells
+        if value
+    )
+    notes = "".join(
+        f'<div style="{_APART}">{form.format(html_text(short(text, 400)))}</div>'
+        for form, text in (
+            ("failed: {}", summary.failed),
+            ("<b>! {}</b>", summary.doubts),
+            (f'<b style="color:{PERSON_TEXT}">✎ a person changed</b> {{}}', summary.changed),
+        )
+        if text
     )
     return (
         f'<div style="{_CARD}">'
@@ -332,7 +341,7 @@ def run_html(run: Run) -> str:
         f'<div style="{_APART}"><span style="opacity:.65">answer</span> '
         f"<b>{_line_html(summary.answer) or 'none'}</b>{verdict}</div>"
         f'<div style="{_ROW}">{table}</div>'
-        f"{_failure_html(summary)}{_doubts_html(summary)}{_changed_html(summary)}{_tree_html(run)}"
+        f"{notes}{_tree_html(run)}"
         f'<div style="{_SMALL};{_FOOT}">{html_text(summary.run_facts)}</div></div>'
     )
 
@@ -468,28 +477,6 @@ def _losses_html(runs: Sequence[Run]) -> str:
     return f"<p>lost calls: {escape(describe(losses) or 'unknown')}</p>"
 
 
-def _changed_html(summary: RunSummary) -> str:
-    """Return a line with what a person changed, or ""."""
-    if not summary.changed:
-        return ""
-    mark = f'<b style="color:{PERSON_TEXT}">✎ a person changed</b>'
-    return f'<div style="{_APART}">{mark} {html_text(short(summary.changed, 400))}</div>'
-
-
-def _failure_html(summary: RunSummary) -> str:
-    """Return a line with the most common error of the calls, or ""."""
-    if not summary.failed:
-        return ""
-    return f'<div style="{_APART}">failed: {html_text(short(summary.failed, 400))}</div>'
-
-
-def _doubts_html(summary: RunSummary) -> str:
-    """Return a line with the doubts about the result, or ""."""
-    if not summary.doubts:
-        return ""
-    return f'<div style="{_APART}"><b>! {html_text(short(summary.doubts, 400))}</b></div>'
-
-
 def _table_row(place: int, run: Run, summary: RunSummary) -> dict[str, str]:
     """Return the cells of a run by column, as HTML."""
     usage = run.usage
@@ -562,41 +549,56 @@ def _format_fate(node: Node) -> str:
     return " · ".join(parts)
 
 
-def _variables(scheme: str) -> str:
-    names = ("paper", "ink", "faint", "warning", "chosen", "border", "tile")
-    return ";".join([f"color-scheme:{scheme}", *(f"--{name}:{THEME[scheme][name]}" for name in names)])
-
+_VARIABLES = """color-scheme: light;
+  --paper: var(--light-paper); --ink: var(--light-ink); --faint: var(--light-faint);
+  --warning: var(--light-warning); --chosen: var(--light-chosen);
+  --border: var(--light-border); --tile: var(--light-tile)"""
 
 # A page is dark only on a screen: paper is white.
 _STYLE = themed(
-    f":root{{{_variables('light')}}}"
-    f"@media screen and (prefers-color-scheme:dark){{:root{{{_variables('dark')}}}}}"
-    f"body{{font:var(--text-page)/1.5 {FONT};color:var(--ink);background:var(--paper);max-width:1180px;"
-    "margin:var(--space-8) auto;padding:0 var(--space-7)}"
-    "h1{font-size:var(--text-head);font-weight:600}"
-    "h2{font-size:var(--text-title);font-weight:600;margin:var(--space-7) 0 var(--space-4)}"
-    ".tiles{display:flex;flex-wrap:wrap;gap:var(--space-4);margin:var(--space-6) 0}"
-    ".tiles div{background:var(--tile);border-radius:8px;padding:var(--space-4) var(--space-6);"
-    "color:var(--faint);font-size:var(--text-note)}"
-    ".tiles b{display:block;color:var(--ink);font-size:var(--text-title);font-weight:600}"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:var(--text-body)}"
-    "th{text-align:left;font-weight:600;color:var(--faint)}th,td{border-bottom:1px solid var(--border)}"
-    "th,td{padding:var(--space-3) var(--space-4) var(--space-3) 0;vertical-align:top}"
-    ".t,.text{overflow-wrap:anywhere}.t{min-width:7em}"
-    ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:var(--chosen)}"
-    "h3{font-size:var(--text-page);margin:var(--space-7) 0 var(--space-3)}.text p{margin:var(--space-2) 0}"
-    ".text table{width:auto}.text :is(pre,code){white-space:pre-wrap}"
-    "math{font-size:120%;math-style:normal}"
-    "menclose{border:1px solid;padding:var(--space-1) var(--space-2)}mtd[columnalign=right]{text-align:right}"
-    "mtd[columnalign=left]{text-align:left}"
-    "section>p,li>span{color:var(--faint)}li>span{font-size:var(--text-note)}"
-    ".warning,.outside{color:var(--warning)}"
-    "@page{margin:14mm}@media print{body{max-width:none;margin:0;padding:0}"
-    ".wide{overflow:visible}table{font-size:var(--text-print)}"
-    "th,td,.n{padding:var(--space-2) var(--space-3) var(--space-2) 0;white-space:normal;"
-    "overflow-wrap:break-word}"
-    "a{color:inherit;text-decoration:none}li,tr,.tiles div{break-inside:avoid}"
-    "h2,h3,section>p{break-after:avoid}}"
+    """
+:root { VARIABLES }
+@media screen and (prefers-color-scheme: dark) { :root { DARK } }
+body { font: var(--text-page)/1.5 var(--font); color: var(--ink); background: var(--paper);
+  max-width: 1180px; margin: var(--space-8) auto; padding: 0 var(--space-7) }
+h1 { font-size: var(--text-head); font-weight: 600 }
+h2 { font-size: var(--text-title); font-weight: 600; margin: var(--space-7) 0 var(--space-4) }
+.tiles { display: flex; flex-wrap: wrap; gap: var(--space-4); margin: var(--space-6) 0 }
+.tiles div { background: var(--tile); border-radius: 8px; padding: var(--space-4) var(--space-6);
+  color: var(--faint); font-size: var(--text-note) }
+.tiles b { display: block; color: var(--ink); font-size: var(--text-title); font-weight: 600 }
+.wide { overflow-x: auto }
+table { border-collapse: collapse; width: 100%; font-size: var(--text-body) }
+th { text-align: left; font-weight: 600; color: var(--faint) }
+th, td { border-bottom: 1px solid var(--border);
+  padding: var(--space-3) var(--space-4) var(--space-3) 0; vertical-align: top }
+.t, .text { overflow-wrap: anywhere }
+.t { min-width: 7em }
+.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+a { color: var(--chosen) }
+h3 { font-size: var(--text-page); margin: var(--space-7) 0 var(--space-3) }
+.text p { margin: var(--space-2) 0 }
+.text table { width: auto }
+.text :is(pre, code) { white-space: pre-wrap }
+math { font-size: 120%; math-style: normal }
+menclose { border: 1px solid; padding: var(--space-1) var(--space-2) }
+mtd[columnalign=right] { text-align: right }
+mtd[columnalign=left] { text-align: left }
+section > p, li > span { color: var(--faint) }
+li > span { font-size: var(--text-note) }
+.warning, .outside { color: var(--warning) }
+@page { margin: 14mm }
+@media print {
+  body { max-width: none; margin: 0; padding: 0 }
+  .wide { overflow: visible }
+  table { font-size: var(--text-print) }
+  th, td, .n { padding: var(--space-2) var(--space-3) var(--space-2) 0; white-space: normal;
+    overflow-wrap: break-word }
+  a { color: inherit; text-decoration: none }
+  li, tr, .tiles div { break-inside: avoid }
+  h2, h3, section > p { break-after: avoid }
+}
+""".replace("DARK", _VARIABLES.replace("light", "dark")).replace("VARIABLES", _VARIABLES)
 )
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

@@ -1,14 +1,14 @@
 """A sweep on the workers of a dask cluster.
 
-Work is split by task: a worker makes all runs of a task, so that equal calls meet on one worker. The sweep
-stays with the client, which carries out its runs remotely, and no file system is shared. Each worker is a
-dask actor that the client asks for news again and again: records go into the journals on the client's disk
-while runs are made, and replies are looked up and stored in the client's cache before they are used. After
-the death of a worker, another one continues its journals. The limits of each model and `spend` are divided
-among the workers at the start.
+Work is split by task when the sweep starts: a worker makes all runs of its tasks, so that equal calls meet on
+one worker. The sweep stays with the client, which carries out its runs remotely, and no file system is
+shared. Each worker is a dask actor that the client asks for news again and again: records go into the
+journals on the client's disk while runs are made, and replies are looked up and stored in the client's cache
+before they are used. After the death of a worker, another one continues its journals. The limits of each
+model and `spend` are divided among the workers at the start.
 
 Settings and functions of the user travel to the workers pickled by cloudpickle, like everything that dask
-sends. What comes back is plain data.
+sends.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ PACKAGE = "tot_lab {} (code {}) on Python {}.{}".format(
 
 
 class News(NamedTuple):
-    """What a worker reports: of its runs, by id, further lines of the journal and at the end the row; requests
-    to the cache, as ticket, method and arguments; and warnings.
+    """What a worker reports: by run id, further lines of journals and the rows of finished runs; requests to
+    the cache, as ticket, method and arguments; and warnings.
     """
 
     runs: list[tuple[str, bytes, Row | None]]
@@ -150,17 +150,10 @@ class SweepWorker:
         weakref.finalize(self, making.stop)
         threading.Thread(target=making.in_thread, name="tot_lab-sweep", daemon=True).start()
 
-    async def start(self, run_id: str, journal: bytes) -> None:
-        """Start a run, or continue it after its journal."""
-        self.making.loop.call_soon_threadsafe(self.making.start, run_id, journal)
-
-    async def exchange(self, results: list[Result] | None) -> News:
-        """Take in results of requests and return news, or nothing new after a moment. `None` cancels all
-        runs.
-        """
-        making = self.making
-        coming = making.cancel() if results is None else making.exchange(results)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coming, making.loop))
+    async def call(self, method: str, *given: Any) -> Any:
+        """Call a method of `_Making` in its thread."""
+        coming = getattr(self.making, method)(*given)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coming, self.making.loop))
 
 
 class _Making(Sweep):
@@ -202,7 +195,7 @@ class _Making(Sweep):
             await asyncio.wait(self.running, timeout=NOTICE)
         return self.news
 
-    def start(self, run_id: str, journal: bytes) -> None:
+    async def start(self, run_id: str, journal: bytes) -> None:
         """Start a run, or continue it after its journal."""
         header, lines, _ = parse_journal(journal, run_id)
         self.kept[run_id] = header, lines
@@ -240,7 +233,7 @@ class _Making(Sweep):
         return result
 
     async def exchange(self, results: list[Result]) -> News:
-        """Take in results of requests and return news."""
+        """Take in results of requests and return news, or nothing new after a moment."""
         for ticket, returned, error in results:
             result = self.results.pop(ticket)
             if not result.done():
@@ -296,7 +289,7 @@ async def make_with_workers(
     tasks = {task: number for number, task in enumerate(dict.fromkeys(cell.task for cell in cells))}
     models = _endpoints(sweep)
     limits = [limit for model in models for limit in (model.concurrency, model.requests_per_minute)]
-    of = min(filter(None, [threads, len(tasks), at_once, *limits]))
+    of: int = min(filter(None, [threads, len(tasks), at_once, *limits]))
     limiter = sweep.runner.gateway.spend_limiter
     spend = None if limiter.cap is None else max(0.0, limiter.cap - limiter.total) / of
     pause = MINUTE if any(m.requests_per_minute or m.tokens_per_minute for m in models) else 0.0
@@ -382,7 +375,7 @@ class _Worker:
                 actor = await asyncio.shield(self.actor)
                 self.runs[header.id] = recorder, done
                 try:
-                    await _in_loop(self.client, lambda: actor.start(header.id, journal))
+                    await _in_loop(self.client, lambda: actor.call("start", header.id, journal))
                 except Exception:
                     if not (await asyncio.wait([done], timeout=NOTICE))[0]:
                         raise
@@ -435,7 +428,7 @@ class _Worker:
         finally:
             with suppress(Exception):  # it may have died, and the client may be closed
                 if self.actor.done():
-                    last = _in_loop(client, lambda: self.actor.result().exchange(None))
+                    last = _in_loop(client, lambda: self.actor.result().call("cancel"))
                     await self._take(await asyncio.wait_for(last, 2 * NOTICE))
             with suppress(Exception):
                 await _in_loop(client, lambda: client.cancel([future]))
@@ -446,7 +439,7 @@ class _Worker:
         results: list[Result] = []
         try:
             while True:
-                asking = _in_loop(self.client, partial(actor.exchange, results))
+                asking = _in_loop(self.client, partial(actor.call, "exchange", results))
                 await asyncio.wait([asking, lost], return_when=asyncio.FIRST_COMPLETED)
                 if not asking.done() or asking.exception():
                     await asyncio.wait([lost], timeout=NOTICE)
@@ -474,9 +467,7 @@ class _Worker:
                 done.set_exception(error)
         return list(await asyncio.gather(*(self._result(*request) for request in news.requests)))
 
-    async def _result(
-        self, ticket: int, method: str, given: tuple[Any, ...], named: dict[str, Any]
-    ) -> Result:
+    async def _result(self, ticket: int, method: str, given: Any, named: Any) -> Result:
         """Call a method of the cache."""
         try:
             cache = self.sweep.runner.gateway.cache
