@@ -1,8 +1,9 @@
 """A simulated player of the tasks under hard constraints, for any strategy, including Deep Think.
 
 It reads the rules and the drafts only from the text of the prompt, and satisfies a rule with probability
-`skill`. A rule that the prompt repeats, for example in a critique or an approach, has two chances. A prompt
-of the domain is recognised by its closing words, a prompt of a strategy by the purpose of the call.
+`skill`: it damages the reference of the task with these rules. A rule that the prompt repeats, for example in
+a critique or an approach, has two chances. A prompt of the domain is recognised by its closing words, a
+prompt of a strategy by the purpose of the call.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from tot_lab.domains.constrained.answers import Stream, make_answer
+from tot_lab.domains.constrained import reference_of
 from tot_lab.domains.constrained.constraints import Rule, check_rules, rules_in, strip_answer
+from tot_lab.domains.constrained.damage import damaged
 from tot_lab.domains.player import OPEN_STEP, STRATEGY_FORMS, Player, Responder, candidates_in
 from tot_lab.models.simulated import JUDGING, Probability
 
@@ -72,7 +74,7 @@ class _Responder(Responder["SimConstrained"]):
         return [strip_answer(["", *_drafts(part)][-1]) for part in candidates_in(self.text)]
 
     def understands(self) -> bool:
-        return bool(self.rules)
+        return reference_of(self.rules) is not None
 
     # Writing.
 
@@ -120,7 +122,9 @@ class _Responder(Responder["SimConstrained"]):
         return (drafts[at], []) if worse else (made, taken)
 
     def _make(self, wanted: Sequence[bool]) -> str:
-        return make_answer(self.rules, wanted, Stream(str(self.random.random())))
+        reference = reference_of(self.rules)
+        assert reference is not None
+        return damaged(reference, self.rules, wanted, self.random)
 
     # Judging.
 
