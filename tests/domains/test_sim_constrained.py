@@ -17,7 +17,7 @@ import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import part_of
 from tot_lab.domains.constrained.constraints import check_rules, rules_in
-from tot_lab.domains.constrained.damage import damaged
+from tot_lab.domains.constrained.player import damaged
 
 MASTER = tl.sim.SimConstrained(skill=1, noise=0)
 TASKS = tl.domains.constrained_tasks(24)
