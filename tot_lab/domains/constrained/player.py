@@ -297,7 +297,7 @@ class SimConstrained(Player):
 def damaged(reference: str, rules: tuple[Rule, ...], wanted: Sequence[bool], random: Random) -> str:
     """Return an answer that satisfies the `wanted` rules and violates the others, as far as possible.
 
-    It is the reference after random edits. An edit is kept if no fewer rules have the wanted outcome after it.
+    It is the reference after random edits. An edit is kept if no fewer rules then have the wanted outcome.
 
     Args:
         reference: An answer that satisfies all rules.

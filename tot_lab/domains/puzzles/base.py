@@ -15,7 +15,8 @@ from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from tot_lab.core.reading.answers import final_answer, whole_answer
-from tot_lab.core.task import Domain, Path, Task
+from tot_lab.core.task import Path, Task
+from tot_lab.domains.states import StateDomain
 
 MAX_STATES = 50_000
 """States that a solver visits before it gives up."""
@@ -38,7 +39,7 @@ class Position(NamedTuple):
     state: Any
 
 
-class PuzzleDomain(Domain):
+class PuzzleDomain(StateDomain):
     """Base of puzzles that are solved by legal moves.
 
     A puzzle and a move must be hashable, and a state must be a key of itself: equal for positions from which
@@ -48,6 +49,9 @@ class PuzzleDomain(Domain):
     kind = ""
     player = "sim/puzzle"
     verifies_paths = True
+    most_promising = "the most promising way to a solution"
+    worst = "the puzzle cannot be solved after it, or it leads away from a solution"
+    surest = "it is certain to lead to a solution"
 
     move_form: ClassVar[str]
     """What a move is and how it is written, with an example, in one or two sentences."""
@@ -183,25 +187,6 @@ class PuzzleDomain(Domain):
             "Is the candidate legal, and does it lead towards a solution? Reply with one word, yes or no.",
         )
 
-    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
-        listed = "\n\n".join(
-            f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1)
-        )
-        return (
-            f"{self._problem(task)}\n\n"
-            "Which candidate is the most promising way to a solution? Compare them in brief, then end with a "
-            f"line `best: N`, N being its number.\n\n{listed}"
-        )
-
-    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
-        return (
-            f"{self._position(task, path)}\n\n"
-            "Score each candidate from 0 (the puzzle cannot be solved after it, or it leads away from a "
-            "solution) to 1 (it is certain to lead to a solution). Reply with a JSON array of the "
-            f"{len(candidates)} scores in that order and nothing else.\n\n"
-            f"Candidates for the next step:\n{self.steps(candidates)}"
-        )
-
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
         how = "Think step by step, then write" if reasoning else "Reply without explanation: write"
         return (
@@ -219,9 +204,6 @@ class PuzzleDomain(Domain):
 
     def _progress(self, task: Task, path: Path) -> str:
         return f"Moves so far:\n{self.steps(path)}{self._shown(task, path)}"
-
-    def _position(self, task: Task, path: Path) -> str:
-        return f"{self._problem(task)}\n\n{self._progress(task, path)}"
 
     def _shown(self, task: Task, path: Path) -> str:
         here = self.position(task, path)
@@ -241,9 +223,6 @@ class PuzzleDomain(Domain):
         return f"{self._position(task, path[:-1])}\n\n{ask}\n\n{candidate}{self._shown(task, path)}"
 
     # Reading.
-
-    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        return next(iter(self.read_proposals(task, path, text)), None)
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
         """Return the legal moves in a reply, each in its canonical form. Other moves are dropped."""
@@ -313,9 +292,6 @@ class PuzzleDomain(Domain):
             return self.verify(task, stated)
         here = self.position(task, path)
         return None if here is None else solve(self, self.puzzle(task), here.state).solvable
-
-    def is_bounded(self, task: Task) -> bool:
-        return True
 
     def verify(self, task: Task, answer: str) -> bool | None:
         """Return whether `answer` keeps all rules and solves the puzzle."""
