@@ -22,7 +22,7 @@ MAX_STATES = 50_000
 """States that a solver visits before it gives up."""
 
 
-class Plan(NamedTuple):
+class PuzzleSolution(NamedTuple):
     """What a solver found out about a state."""
 
     solvable: bool | None
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     """Moves that solve it."""
 
 
-class Position(NamedTuple):
+class PuzzlePosition(NamedTuple):
     """Where a path leads."""
 
     moves: tuple[Any, ...]
@@ -93,7 +93,7 @@ class PuzzleDomain(StateDomain):
     def read_moves(self, puzzle: Any, text: str) -> Iterable[Any]:
         """Return the moves that `text` states, in order. They need not be legal."""
 
-    def write_answer(self, puzzle: Any, position: Position) -> str:
+    def write_answer(self, puzzle: Any, position: PuzzlePosition) -> str:
         """Return the answer in the form that the question asks for, also of an unsolved position.
 
         By default an answer is a list of moves.
@@ -108,9 +108,9 @@ class PuzzleDomain(StateDomain):
             if move not in self.moves(puzzle, state):
                 return None
             state = self.after(puzzle, state, move)
-        return self.write_answer(puzzle, Position(moves, state)) if self.solved(puzzle, state) else None
+        return self.write_answer(puzzle, PuzzlePosition(moves, state)) if self.solved(puzzle, state) else None
 
-    def plan(self, puzzle: Any, state: Any) -> Plan:
+    def plan(self, puzzle: Any, state: Any) -> PuzzleSolution:
         """Return the fewest moves that solve the puzzle from `state`, by breadth-first search."""
         before: dict[Any, Any] = {state: None}
         queue = deque([state])
@@ -121,13 +121,13 @@ class PuzzleDomain(StateDomain):
                 while before[one] is not None:
                     move, one = before[one]
                     moves.append(move)
-                return Plan(True, tuple(reversed(moves)))
+                return PuzzleSolution(True, tuple(reversed(moves)))
             for move in self.moves(puzzle, one):
                 new = self.after(puzzle, one, move)
                 if new not in before:
                     before[new] = (move, one)
                     queue.append(new)
-        return Plan(None if queue else False)
+        return PuzzleSolution(None if queue else False)
 
     # What follows from the rules.
 
@@ -135,7 +135,7 @@ class PuzzleDomain(StateDomain):
         """Return the puzzle of a task. Returns `None` if its question states none."""
         return _puzzle(self, task.question)
 
-    def position(self, task: Task, path: Path) -> Position | None:
+    def position(self, task: Task, path: Path) -> PuzzlePosition | None:
         """Return where `path` leads, ignoring a last step `Answer: …`.
 
         Returns `None` if a step states no legal move.
@@ -363,7 +363,7 @@ class AssignmentPuzzle(PuzzleDomain):
             for place, value in enumerate(state)
         )
 
-    def write_answer(self, puzzle: Any, position: Position) -> str:
+    def write_answer(self, puzzle: Any, position: PuzzlePosition) -> str:
         return self.show(puzzle, position.state)
 
     def read_solution(self, puzzle: Any, text: str) -> str | None:
@@ -371,9 +371,9 @@ class AssignmentPuzzle(PuzzleDomain):
         if state is None or len(state) != len(start) or not self.solved(puzzle, state):
             return None
         kept = all(old in (self.blank, new) for old, new in zip(start, state, strict=True))
-        return self.write_answer(puzzle, Position((), state)) if kept else None
+        return self.write_answer(puzzle, PuzzlePosition((), state)) if kept else None
 
-    def plan(self, puzzle: Any, state: Any) -> Plan:
+    def plan(self, puzzle: Any, state: Any) -> PuzzleSolution:
         """Return moves that solve the puzzle, by depth-first search.
 
         Each level fills the place with the fewest values.
@@ -381,13 +381,13 @@ class AssignmentPuzzle(PuzzleDomain):
         stack: list[tuple[Any, tuple[Any, ...]]] = [(state, ())]
         for _ in range(MAX_STATES):
             if not stack:
-                return Plan(False)
+                return PuzzleSolution(False)
             here, moves = stack.pop()
             if self.solved(puzzle, here):
-                return Plan(True, moves)
+                return PuzzleSolution(True, moves)
             for move in reversed(min(self._moves_by_place(puzzle, here), key=len, default=[])):
                 stack.append((self.after(puzzle, here, move), (*moves, move)))
-        return Plan(None)
+        return PuzzleSolution(None)
 
 
 @lru_cache(maxsize=4096)
@@ -396,7 +396,7 @@ def _puzzle(domain: PuzzleDomain, question: str) -> Any:
 
 
 @lru_cache(maxsize=4096)  # a search passes each path about ten times
-def _walk(domain: PuzzleDomain, puzzle: Any, path: tuple[str, ...]) -> Position | None:
+def _walk(domain: PuzzleDomain, puzzle: Any, path: tuple[str, ...]) -> PuzzlePosition | None:
     moves, state = [], domain.start(puzzle)
     for step in path:
         move = next(domain.legal(puzzle, state, step), None)
@@ -404,7 +404,7 @@ def _walk(domain: PuzzleDomain, puzzle: Any, path: tuple[str, ...]) -> Position 
             return None
         moves.append(move)
         state = domain.after(puzzle, state, move)
-    return Position(tuple(moves), state)
+    return PuzzlePosition(tuple(moves), state)
 
 
 @lru_cache(maxsize=1024)
@@ -413,7 +413,7 @@ def _solution(domain: PuzzleDomain, puzzle: Any, answer: str) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def solve(domain: PuzzleDomain, puzzle: Any, state: Any) -> Plan:
+def solve(domain: PuzzleDomain, puzzle: Any, state: Any) -> PuzzleSolution:
     """Return the plan of a state, which is kept for further calls."""
     return domain.plan(puzzle, state)
 
