@@ -250,25 +250,21 @@ def tree_rows(
     shown = {id: tree[id] for id in path}
     room = max_rows - 1 - len(shown) - bool(skipped)
     # A heap of the children of shown thoughts, by depth and then by order.
-    below = [
-        _with_sort_keys(tree, tree.roots),
-        *(_with_sort_keys(tree, node.children) for node in shown.values()),
-    ]
-    waiting = [(*first, rest) for rest in below if (first := next(rest, None)) is not None]
-    heapq.heapify(waiting)
+    waiting: list[tuple[int, int, Node, Iterator[Node]]] = []
+
+    def add_next(nodes: Iterator[Node]) -> None:
+        if (node := next(nodes, None)) is not None:
+            heapq.heappush(waiting, (node.depth, node.order, node, nodes))
+
+    for ids in (tree.roots, *(node.children for node in shown.values())):
+        add_next(map(tree.__getitem__, ids))
     while waiting and room > 0:
-        _, _, node, rest = waiting[0]
-        following = next(rest, None)
-        if following is None:
-            heapq.heappop(waiting)
-        else:
-            heapq.heapreplace(waiting, (*following, rest))
+        *_, node, following = heapq.heappop(waiting)
+        add_next(following)
         if node.id not in shown and node.id != gap:
             shown[node.id] = node
             room -= 1
-            children = _with_sort_keys(tree, node.children)
-            if (first := next(children, None)) is not None:
-                heapq.heappush(waiting, (*first, children))
+            add_next(map(tree.__getitem__, node.children))
     drawn: dict[str | None, list[Node]] = {}
     for node in sorted([*shown.values(), *([tree[gap]] if gap else [])], key=lambda node: node.order):
         drawn.setdefault(node.parent, []).append(node)
@@ -292,11 +288,6 @@ def tree_rows(
                 stack.append((child, lead + after, turn, bar))
     hidden = len(tree) - len(shown) - skipped
     return rows + ([f"… {hidden:,} more thoughts"] if hidden else [])
-
-
-def _with_sort_keys(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, Node]]:
-    """Yield a tuple (depth, order, node) for each of these ids."""
-    return ((node.depth, node.order, node) for node in map(tree.__getitem__, ids))
 
 
 def run_html(run: Run) -> str:
@@ -379,12 +370,8 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
 
 def _format_tools(carried_out: Sequence[CallRow]) -> str:
     """Format the number of calls of each tool, and how many of them failed."""
-    called: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    for row in carried_out:
-        name = printable(tool_of(row.call) or "")
-        called[name] += 1
-        failed[name] += bool(row.reply and row.reply.error)
+    names = [(printable(tool_of(row.call) or ""), row.reply and row.reply.error) for row in carried_out]
+    called, failed = Counter(name for name, _ in names), Counter(name for name, error in names if error)
     return ", ".join(
         f"{count:,} × {name}" + (f" ({failed[name]:,} failed)" if failed[name] else "")
         for name, count in sorted(called.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -413,12 +400,8 @@ def _format_seconds(run: Run, unit: str = "") -> str:
 
 
 def _badge_html(note: str) -> str:
-    if not note:
-        return ""
-    return (
-        f'<span style="{_PILL};{_SMALL};border-color:{PATH};opacity:1;font-weight:600;white-space:nowrap">'
-        f"{note}</span>"
-    )
+    style = f"{_PILL};{_SMALL};border-color:{PATH};opacity:1;font-weight:600;white-space:nowrap"
+    return note and f'<span style="{style}">{note}</span>'
 
 
 def _tree_html(run: Run) -> str:
