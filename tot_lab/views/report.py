@@ -27,15 +27,7 @@ from tot_lab.core.tree import Node, Tree, format_score
 from tot_lab.record.doubts import doubts_of
 from tot_lab.record.losses import describe, large, losses_of, total, warning_of
 from tot_lab.record.run import Run, model_note, money
-from tot_lab.views.figures.theme import (
-    MISSED,
-    PATH,
-    PERSON_TEXT,
-    number,
-    printable,
-    short,
-    themed,
-)
+from tot_lab.views.figures.theme import MISSED, PATH, PERSON_TEXT, number, printable, short, themed
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
 from tot_lab.views.html_page import END, html_head
 from tot_lab.views.markdown import text_to_html
