@@ -195,17 +195,19 @@ def run_text(run: Run) -> str:
     summary = summarize(run)
     stopped = short(summary.stopped, 90)
     changed = {change.node for change in changes_of(run)}
+    notes = {
+        "failed    ": short(summary.failed, 400),
+        "!         ": short(summary.doubts, 400),
+        "tools     ": short(summary.tools, 90),
+        "person    changed ": short(summary.changed, 400),
+    }
     rows = [
         " · ".join(filter(None, [summary.strategy, summary.model, summary.model_note])),
         f"  question  {short(summary.question, 90)}",
-        f"  answer    {short(summary.answer, 90) or 'none'}"
-        + (f"  {summary.verdict}" if summary.verdict else ""),
+        f"  answer    {short(summary.answer, 90) or 'none'}  {summary.verdict}",
         f"  ended     {stopped}" + (f" · strategy's score {summary.score}" if summary.score else ""),
         f"  {_format_usage(summary)}",
-        *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
-        *([f"  !         {short(summary.doubts, 400)}"] if summary.doubts else []),
-        *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
-        *([f"  person    changed {short(summary.changed, 400)}"] if summary.changed else []),
+        *(f"  {name}{text}" for name, text in notes.items() if text),
         f"  thoughts  {summary.thoughts}",
         *(f"    {row}" for row in tree_rows(run.tree, run.solution_path, changed=changed)),
         f"  {summary.run_facts}",

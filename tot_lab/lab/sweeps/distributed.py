@@ -280,7 +280,7 @@ def _collect_warnings() -> None:
 async def make_with_workers(
     client: Any, sweep: Sweep, cells: Sequence[Cell], at_once: int | None, update: Callable[[], None]
 ) -> None:
-    """Carry out the runs of `cells`, the tasks in this order, on the workers of the dask `client`."""
+    """Deal out the tasks of `cells` among the workers of the dask `client`, and carry out their runs."""
     if not isinstance(client, Client):
         raise TypeError(f"client must be a dask.distributed.Client: got {client!r}.")
     threads = sum((await _in_loop(client, client.nthreads)).values())
