@@ -287,7 +287,13 @@ def test_garbled_replies_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt", ["What is the capital of France?", "", "Rules:\n- Be nice.\n\nWrite the draft alone."]
+    "prompt",
+    [
+        "What is the capital of France?",
+        "",
+        "Rules:\n- Be nice.\n\nWrite the draft alone.",
+        "Rules:\n- It has exactly 9 sentences.\n\nWrite the draft alone.",  # of no task
+    ],
 )
 def test_it_says_so_when_it_does_not_understand(prompt: str) -> None:
     assert "do not understand" in ask(MASTER, prompt).text
