@@ -193,7 +193,12 @@ class _Making(Sweep):
             task.cancel()
         if self.running:
             await asyncio.wait(self.running, timeout=NOTICE)
-        return self.news
+        return self.take_news()
+
+    def take_news(self) -> News:
+        """Return the news, once."""
+        news, self.news = self.news, News([], [], [])
+        return news
 
     async def start(self, run_id: str, journal: bytes) -> None:
         """Start a run, or continue it after its journal."""
@@ -241,8 +246,7 @@ class _Making(Sweep):
         with suppress(TimeoutError):
             await asyncio.wait_for(self.changed.wait(), POLL)
         self.changed.clear()
-        news, self.news = self.news, News([], [], [])
-        return news
+        return self.take_news()
 
 
 class _ClientCache(Cache):
@@ -357,6 +361,8 @@ class _Worker:
         self.alone = asyncio.Lock()
         self.needed = asyncio.Event()
         self.actor: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.asking: list[asyncio.Future[News]] = []
+        """The exchange under way."""
 
     async def carry_out(self, execution: Execution) -> Row:
         """Carry out a run. If its workers die, it is made alone, which tells whether it kills them.
@@ -429,7 +435,8 @@ class _Worker:
             with suppress(Exception):  # it may have died, and the client may be closed
                 if self.actor.done():
                     last = _in_loop(client, lambda: self.actor.result().call("cancel"))
-                    await self._take(await asyncio.wait_for(last, 2 * NOTICE))
+                    for news in await asyncio.wait_for(asyncio.gather(*self.asking, last), 2 * NOTICE):
+                        await self._take(news)
             with suppress(Exception):
                 await _in_loop(client, lambda: client.cancel([future]))
 
@@ -440,16 +447,17 @@ class _Worker:
         try:
             while True:
                 asking = _in_loop(self.client, partial(actor.call, "exchange", results))
+                self.asking = [asking]
                 await asyncio.wait([asking, lost], return_when=asyncio.FIRST_COMPLETED)
                 if not asking.done() or asking.exception():
                     await asyncio.wait([lost], timeout=NOTICE)
                     if lost.done():
                         lost.result()
                         return
+                self.asking = []
                 results = await self._take(asking.result())
         finally:
             lost.cancel()
-            asking.cancel()
 
     async def _take(self, news: News) -> list[Result]:
         """Take in news. Returns the results of its requests to the cache."""
