@@ -437,6 +437,8 @@ class _Worker:
                     last = _in_loop(client, lambda: self.actor.result().call("cancel"))
                     for news in await asyncio.wait_for(asyncio.gather(*self.asking, last), 2 * NOTICE):
                         await self._take(news)
+            for asking in self.asking:
+                asking.cancel()
             with suppress(Exception):
                 await _in_loop(client, lambda: client.cancel([future]))
 
