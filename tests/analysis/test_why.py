@@ -433,7 +433,7 @@ def test_no_draft_is_right():
 
 
 def test_the_best_of_deep_thinks_drafts_is_named_with_its_grade():
-    lab = tl.Lab(tl.sim.SimConstrained(skill=0.3, noise=0.5, seed=5), runs=None)
+    lab = tl.Lab(tl.sim.SimConstrained(skill=0.3, noise=0.5, seed=6), runs=None)
     runs = (wait(lab.run(tl.DeepThink(), task)) for task in tl.domains.constrained_tasks(20)[10:])
     run = next(run for run in runs if not run.correct)
     drafts = {node.id: run.task.grade(node.text) for node in run.tree if node.score is not None}

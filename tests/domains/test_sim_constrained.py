@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import msgspec
@@ -15,8 +16,8 @@ from support import STRATEGIES, wait
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import part_of
-from tot_lab.domains.constrained.answers import Stream, make_answer
 from tot_lab.domains.constrained.constraints import check_rules, rules_in
+from tot_lab.domains.constrained.player import damaged
 
 MASTER = tl.sim.SimConstrained(skill=1, noise=0)
 TASKS = tl.domains.constrained_tasks(24)
@@ -59,8 +60,8 @@ def runs(strategy: tl.Strategy, skill: float, tasks: list[tl.Task] = TASKS, **se
 def test_it_understands_every_prompt(number: int, context: str) -> None:
     task = tl.domains.constrained(number).model_copy(update={"context": context})
     game, rules = task.domain, rules_in(task.question)
-    bad = make_answer(rules, [False] * len(rules), Stream("bad"))
     good = task.reference
+    bad = damaged(good, rules, [False] * len(rules), Random("bad"))
     assert sum(check_rules(rules, bad)) < len(rules)
 
     def said(prompt: str) -> str:
@@ -201,7 +202,7 @@ def iterations(made: tl.Run) -> list[tl.records.IterationResult]:
 
 @pytest.mark.slow
 def test_deep_think_goes_through_its_stages() -> None:
-    made = runs(tl.DeepThink(), 0.6)
+    made = runs(tl.DeepThink(), 0.4)
     assert {call.purpose for run in made for call in run.events if isinstance(call, Call)} == {
         "branch",
         "develop",
@@ -239,7 +240,7 @@ def test_a_synthesis_takes_what_another_branch_keeps_and_says_so() -> None:
     rules = rules_in(task.question)
     names = ["The first way", "The second way"]
     solutions = [
-        make_answer(rules, [k not in broken for k in range(len(rules))], Stream("s"))
+        damaged(task.reference, rules, [k not in broken for k in range(len(rules))], Random("s"))
         for broken in ((1,), (2, 3))
     ]
     assert [[*check_rules(rules, one)].count(False) for one in solutions] == [1, 2]
@@ -286,7 +287,13 @@ def test_garbled_replies_cannot_be_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt", ["What is the capital of France?", "", "Rules:\n- Be nice.\n\nWrite the draft alone."]
+    "prompt",
+    [
+        "What is the capital of France?",
+        "",
+        "Rules:\n- Be nice.\n\nWrite the draft alone.",
+        "Rules:\n- It has exactly 9 sentences.\n\nWrite the draft alone.",  # of no task
+    ],
 )
 def test_it_says_so_when_it_does_not_understand(prompt: str) -> None:
     assert "do not understand" in ask(MASTER, prompt).text

@@ -11,15 +11,26 @@ them all is the task's reference, and stands in no prompt.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from golden.constrained_answers import DesignLines, Stream, make_answer
+
 from tot_lab.domains.constrained import constraints
-from tot_lab.domains.constrained.answers import DesignLines, Stream, make_answer
-from tot_lab.domains.constrained.constraints import DAYS, FORMS, GRAMS, SORTS, Rule, check_rules
+from tot_lab.domains.constrained.constraints import (
+    DAYS,
+    FORMS,
+    GRAMS,
+    SORTS,
+    Rule,
+    check_rules,
+)
 
 COUNT = 120
 """Tasks, writing and design in turn."""

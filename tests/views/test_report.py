@@ -362,8 +362,8 @@ def simulated():  # requested before `chrome`: no run can be made while Playwrig
 
 @pytest.fixture(scope="module")
 def panel():
-    """The panel of a Deep Think."""
-    made = run(tl.DeepThink(), tl.domains.constrained_tasks(1)[0], model="sim/constrained")
+    """The panel of a Deep Think of several iterations."""
+    made = run(tl.DeepThink(), tl.domains.constrained(4), model=tl.sim.SimConstrained(seed=1))
     return tl.deep_thought(made)._repr_html_()
 
 

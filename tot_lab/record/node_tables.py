@@ -11,7 +11,7 @@ import os
 import re
 import warnings
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -133,34 +133,11 @@ def read_nodes(
     table.expect_scores(score_range)
     calls = _calls(table, prompt, reply, tokens, time, call)
     times = table.column(time if isinstance(time, str) else time and time[1], _seconds)
-    nodes, further = _nodes(table, calls, times, state), _Further(table)
-    members: dict[str | None, list[int]] = {}
-    for k, own_id in enumerate(table.column(table.columns.get("run"), _id)):
-        members.setdefault(own_id, []).append(k)
     file = Path(source).name if isinstance(source, str | os.PathLike) else "nodes"
+    found = _Runs(table, _nodes(table, calls, times, state), file, time)
     table.report(file, [prompt, reply, call, *_names(tokens), *_names(time)])
-    tasks = {} if isinstance(task, Task | None) else {one.question.strip(): one for one in task}
-    runs = []
-    roots = Counter(node.text for node in nodes if node.parent is None)
-    for own_id, own_rows in members.items():
-        own = [nodes[k] for k in own_rows]
-        is_alone = len(members) == 1 or all(roots[node.text] < 2 for node in own if node.parent is None)
-
-        def where(k: int, field: str, own_rows: Sequence[int] = own_rows) -> str:
-            return f"{place(own_rows[k])}, field {table.columns.get(field, time)!r}"
-
-        made = run_of_nodes(
-            own,
-            name=further.names[own_rows[0]] or (file if is_alone else f"{file} {own_id}"),
-            task=task if isinstance(task, Task | None) else _task_of(own, tasks),
-            end=further.end(own_rows, own, answer),
-            score_range=score_range or (0.0, 1.0),
-            started=_started(rows[own_rows[0]], own, time, where),
-            where=where,
-            id=_run_id(own_id),
-        )
-        further.mark(made, own_rows, own)
-        runs.append(made)
+    tasks = task if isinstance(task, Task | None) else {one.question.strip(): one for one in task}
+    runs = [found.made(own_id, tasks, answer, score_range or (0.0, 1.0)) for own_id in found.members]
     return runs if "run" in table.columns else runs[0]
 
 
@@ -224,10 +201,18 @@ def _filled(cells: list[Any], value: Any) -> list[Any]:
     return [value if cell is None else cell for cell in cells]
 
 
-class _Further:
-    """What a table says of its runs besides their nodes."""
+class _Runs:
+    """The runs of a table.
 
-    def __init__(self, table: _Table) -> None:
+    Args:
+        table: The table.
+        nodes: The nodes in its rows.
+        file: Name of the table.
+        time: As for `read_nodes`.
+    """
+
+    def __init__(self, table: _Table, nodes: Sequence[LoggedNode], file: str, time: Times) -> None:
+        self.table, self.nodes, self.file, self.time = table, nodes, file, time
         self.on_path = table.found("on_solution_path", _flag, bool)
         self.keeps_states = "on_solution_path" in table.columns
         self.marks = table.found("mark", _verdict)
@@ -235,8 +220,41 @@ class _Further:
         self.names = table.found("setting" if "setting" in table.columns else "strategy", _text)
         self.repeats = table.found("repeat", _count)
         self.sums = _sums(table) if table.names.keys() >= _OF_CALLS.keys() else None
+        self.roots = Counter(node.text for node in nodes if node.parent is None)
+        self.members = defaultdict[str | None, list[int]](list)
+        """The rows of each run by its id."""
+        for k, own_id in enumerate(table.column(table.columns.get("run"), _id)):
+            self.members[own_id].append(k)
 
-    def end(self, rows: Sequence[int], nodes: Sequence[LoggedNode], answer: str | None) -> LoggedEnd:
+    def made(
+        self,
+        own_id: str | None,
+        tasks: Task | Mapping[str, Task] | None,
+        answer: str | None,
+        score_range: tuple[float, float],
+    ) -> Run:
+        """Return the run with this id. `tasks` is its task, or tasks by their questions."""
+        table, rows = self.table, self.members[own_id]
+        nodes = [self.nodes[k] for k in rows]
+        is_alone = len(self.members) == 1 or all(self.roots[n.text] < 2 for n in nodes if n.parent is None)
+
+        def where(k: int, field: str) -> str:
+            return f"{table.place(rows[k])}, field {table.columns.get(field, self.time)!r}"
+
+        made = run_of_nodes(
+            nodes,
+            name=self.names[rows[0]] or (self.file if is_alone else f"{self.file} {own_id}"),
+            task=_task_of(nodes, tasks) if isinstance(tasks, Mapping) else tasks,
+            end=self._end(rows, nodes, answer),
+            score_range=score_range,
+            started=_started(table.rows[rows[0]], nodes, self.time, where),
+            where=where,
+            id=_run_id(own_id),
+        )
+        self._mark(made, rows, nodes)
+        return made
+
+    def _end(self, rows: Sequence[int], nodes: Sequence[LoggedNode], answer: str | None) -> LoggedEnd:
         """Return the end of the run in `rows`: the deepest node on the path to the answer, and the nodes in
         the state `answer`, the best score first.
         """
@@ -250,7 +268,7 @@ class _Further:
         repeat = self.repeats[rows[0]] or 0
         return LoggedEnd(answer, ids, notes={ROWS: sums}, repeat=repeat, keeps_states=self.keeps_states)
 
-    def mark(self, run: Run, rows: Sequence[int], nodes: Sequence[LoggedNode]) -> None:
+    def _mark(self, run: Run, rows: Sequence[int], nodes: Sequence[LoggedNode]) -> None:
         """Give the run the marks of people in the table."""
         ids = next((e.data for e in run.events if isinstance(e, Note) and e.name == "imported.ids"), None)
         own = {node: id for id, node in ids.items()} if ids else {}

@@ -13,12 +13,7 @@ from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.thinking import Thinking, ask, emit, gather
-from tot_lab.strategies.confidence import (
-    ALTERNATIVES,
-    Confidence,
-    confidence_of,
-    quantile,
-)
+from tot_lab.strategies.confidence import ALTERNATIVES, Confidence, confidence_of, quantile
 from tot_lab.strategies.voting import choose_by_vote, votes_of
 
 

@@ -18,7 +18,7 @@ from tot_lab.analysis.deep_thought import DeepThought, deep_thought
 from tot_lab.analysis.gathering import Gathering
 from tot_lab.record.run import Run
 from tot_lab.strategies.deep_think_replies import IterationResult, ThoughtBranch
-from tot_lab.views.figures.theme import FONT, PATH, short, themed
+from tot_lab.views.figures.theme import short, themed
 from tot_lab.views.markdown import escape_line, excerpt, is_paragraph, sanitize, to_html
 
 _CHOSEN = {"keywords": "the words of the task", "model": "the model", "default": "default"}
@@ -61,8 +61,7 @@ def html_of(data: DeepThought) -> str:
         else:
             parts.append(f'<div class="part">{title}</div>{body}')
     parts.append(f'<div class="closing">{_inline_html(escape_line(_closing_line(data), LINE))}</div>')
-    style = themed(_STYLE.replace("FONT", FONT).replace("PATH", PATH))
-    return f'<div class="tot-lab-deep-thought"><style>{style}</style>{"".join(parts)}</div>'
+    return f'<div class="tot-lab-deep-thought"><style>{themed(_STYLE)}</style>{"".join(parts)}</div>'
 
 
 def text_of(data: DeepThought) -> str:
@@ -279,12 +278,12 @@ def _bullets(texts: Iterable[str]) -> str:
 
 
 _STYLE = """
-.tot-lab-deep-thought { font: var(--text-body)/1.5 FONT; color: inherit;
+.tot-lab-deep-thought { font: var(--text-body)/1.5 var(--font); color: inherit;
   border: 1px solid var(--either-border); border-radius: 8px;
   padding: var(--space-5) var(--space-6); max-width: 880px; overflow-wrap: anywhere }
 .tot-lab-deep-thought .title { font-size: var(--text-title); font-weight: 600 }
 .tot-lab-deep-thought .title em { margin-left: .4em; padding: var(--space-1) var(--space-4);
-  border: 1px solid PATH; border-radius: 9px; font-size: var(--text-small); font-style: normal }
+  border: 1px solid var(--light-path); border-radius: 9px; font-size: var(--text-small); font-style: normal }
 .tot-lab-deep-thought :is(.part, details) { border-top: 1px solid var(--either-border) }
 .tot-lab-deep-thought .part { font-size: var(--text-lead); font-weight: 600;
   margin-top: var(--space-4); padding-top: var(--space-4) }

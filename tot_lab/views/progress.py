@@ -16,12 +16,12 @@ from tot_lab.core.records import Ended, Line, Note, Position
 from tot_lab.core.tools import named
 from tot_lab.core.tree import Tree
 from tot_lab.record.routed import route_of
-from tot_lab.views.figures.theme import FONT, printable, short, themed
+from tot_lab.views.figures.theme import printable, short, themed
 from tot_lab.views.report import tree_rows
 
 _WIDTH = 90
 
-_HEAD = themed(f"font-family:{FONT};font-size:var(--text-body)")
+_HEAD = themed("font-family:var(--font);font-size:var(--text-body)")
 _TREE = themed(
     "background:none;color:inherit;font-size:var(--text-note);line-height:1.4;overflow-x:auto;"
     "margin:var(--space-2) 0"

@@ -27,17 +27,7 @@ from tot_lab.core.tree import Node, Tree, format_score
 from tot_lab.record.doubts import doubts_of
 from tot_lab.record.losses import describe, large, losses_of, total, warning_of
 from tot_lab.record.run import Run, model_note, money
-from tot_lab.views.figures.theme import (
-    FONT,
-    MISSED,
-    PATH,
-    PERSON_TEXT,
-    THEME,
-    number,
-    printable,
-    short,
-    themed,
-)
+from tot_lab.views.figures.theme import MISSED, PATH, PERSON_TEXT, number, printable, short, themed
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
 from tot_lab.views.html_page import END, html_file, html_head
 from tot_lab.views.markdown import text_to_html
@@ -45,8 +35,9 @@ from tot_lab.views.tree_svg import svg_url, tree_svg
 
 # Styles of the card. A notebook that is not trusted shows no style sheet.
 _CARD = themed(
-    f"font:var(--text-body)/1.45 {FONT};color:inherit;background:none;border:1px solid var(--either-border);"
-    "border-radius:8px;padding:var(--space-5) var(--space-6);max-width:880px;break-inside:avoid"
+    "font:var(--text-body)/1.45 var(--font);color:inherit;background:none;"
+    "border:1px solid var(--either-border);border-radius:8px;padding:var(--space-5) var(--space-6);"
+    "max-width:880px;break-inside:avoid"
 )
 _QUESTION = themed("font-size:var(--text-lead);margin:var(--space-1) 0 var(--space-3)")
 _APART = themed("margin-bottom:var(--space-4)")
@@ -204,17 +195,19 @@ def run_text(run: Run) -> str:
     summary = summarize(run)
     stopped = short(summary.stopped, 90)
     changed = {change.node for change in changes_of(run)}
+    notes = {
+        "failed    ": short(summary.failed, 400),
+        "!         ": short(summary.doubts, 400),
+        "tools     ": short(summary.tools, 90),
+        "person    changed ": short(summary.changed, 400),
+    }
     rows = [
         " · ".join(filter(None, [summary.strategy, summary.model, summary.model_note])),
         f"  question  {short(summary.question, 90)}",
-        f"  answer    {short(summary.answer, 90) or 'none'}"
-        + (f"  {summary.verdict}" if summary.verdict else ""),
+        f"  answer    {short(summary.answer, 90) or 'none'}  {summary.verdict}",
         f"  ended     {stopped}" + (f" · strategy's score {summary.score}" if summary.score else ""),
         f"  {_format_usage(summary)}",
-        *([f"  failed    {short(summary.failed, 400)}"] if summary.failed else []),
-        *([f"  !         {short(summary.doubts, 400)}"] if summary.doubts else []),
-        *([f"  tools     {short(summary.tools, 90)}"] if summary.tools else []),
-        *([f"  person    changed {short(summary.changed, 400)}"] if summary.changed else []),
+        *(f"  {name}{text}" for name, text in notes.items() if text),
         f"  thoughts  {summary.thoughts}",
         *(f"    {row}" for row in tree_rows(run.tree, run.solution_path, changed=changed)),
         f"  {summary.run_facts}",
@@ -251,25 +244,21 @@ def tree_rows(
     shown = {id: tree[id] for id in path}
     room = max_rows - 1 - len(shown) - bool(skipped)
     # A heap of the children of shown thoughts, by depth and then by order.
-    below = [
-        _with_sort_keys(tree, tree.roots),
-        *(_with_sort_keys(tree, node.children) for node in shown.values()),
-    ]
-    waiting = [(*first, rest) for rest in below if (first := next(rest, None)) is not None]
-    heapq.heapify(waiting)
+    waiting: list[tuple[int, int, Node, Iterator[Node]]] = []
+
+    def add_next(nodes: Iterator[Node]) -> None:
+        if (node := next(nodes, None)) is not None:
+            heapq.heappush(waiting, (node.depth, node.order, node, nodes))
+
+    for ids in (tree.roots, *(node.children for node in shown.values())):
+        add_next(map(tree.__getitem__, ids))
     while waiting and room > 0:
-        _, _, node, rest = waiting[0]
-        following = next(rest, None)
-        if following is None:
-            heapq.heappop(waiting)
-        else:
-            heapq.heapreplace(waiting, (*following, rest))
+        *_, node, following = heapq.heappop(waiting)
+        add_next(following)
         if node.id not in shown and node.id != gap:
             shown[node.id] = node
             room -= 1
-            children = _with_sort_keys(tree, node.children)
-            if (first := next(children, None)) is not None:
-                heapq.heappush(waiting, (*first, children))
+            add_next(map(tree.__getitem__, node.children))
     drawn: dict[str | None, list[Node]] = {}
     for node in sorted([*shown.values(), *([tree[gap]] if gap else [])], key=lambda node: node.order):
         drawn.setdefault(node.parent, []).append(node)
@@ -295,11 +284,6 @@ def tree_rows(
     return rows + ([f"… {hidden:,} more thoughts"] if hidden else [])
 
 
-def _with_sort_keys(tree: Tree, ids: Sequence[str]) -> Iterator[tuple[int, int, Node]]:
-    """Yield a tuple (depth, order, node) for each of these ids."""
-    return ((node.depth, node.order, node) for node in map(tree.__getitem__, ids))
-
-
 def run_html(run: Run) -> str:
     """Return the card of a run in a notebook, for light and dark pages.
 
@@ -312,10 +296,10 @@ def run_html(run: Run) -> str:
     verdict = f'<b style="{_PILL};border-color:{line}">{grade}</b>' if grade else ""
     cells = [
         ("ended", summary.stopped),
-        *([("strategy's score", summary.score)] if summary.score else []),
+        ("strategy's score", summary.score),
         ("thoughts", summary.thoughts),
         ("calls", summary.calls),
-        *([("tools", summary.tools)] if summary.tools else []),
+        ("tools", summary.tools),
         ("tokens", summary.tokens),
         ("cost", summary.cost),
     ]
@@ -323,6 +307,16 @@ def run_html(run: Run) -> str:
         f'<div style="min-width:4em"><div style="{_SMALL}">{name}</div>'
         f"<div>{html_text(short(value, CELL))}</div></div>"
         for name, value in cells
+        if value
+    )
+    notes = "".join(
+        f'<div style="{_APART}">{form.format(html_text(short(text, 400)))}</div>'
+        for form, text in (
+            ("failed: {}", summary.failed),
+            ("<b>! {}</b>", summary.doubts),
+            (f'<b style="color:{PERSON_TEXT}">✎ a person changed</b> {{}}', summary.changed),
+        )
+        if text
     )
     return (
         f'<div style="{_CARD}">'
@@ -332,7 +326,7 @@ def run_html(run: Run) -> str:
         f'<div style="{_APART}"><span style="opacity:.65">answer</span> '
         f"<b>{_line_html(summary.answer) or 'none'}</b>{verdict}</div>"
         f'<div style="{_ROW}">{table}</div>'
-        f"{_failure_html(summary)}{_doubts_html(summary)}{_changed_html(summary)}{_tree_html(run)}"
+        f"{notes}{_tree_html(run)}"
         f'<div style="{_SMALL};{_FOOT}">{html_text(summary.run_facts)}</div></div>'
     )
 
@@ -370,12 +364,8 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
 
 def _format_tools(carried_out: Sequence[CallRow]) -> str:
     """Format the number of calls of each tool, and how many of them failed."""
-    called: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    for row in carried_out:
-        name = printable(tool_of(row.call) or "")
-        called[name] += 1
-        failed[name] += bool(row.reply and row.reply.error)
+    names = [(printable(tool_of(row.call) or ""), row.reply and row.reply.error) for row in carried_out]
+    called, failed = Counter(name for name, _ in names), Counter(name for name, error in names if error)
     return ", ".join(
         f"{count:,} × {name}" + (f" ({failed[name]:,} failed)" if failed[name] else "")
         for name, count in sorted(called.items(), key=lambda pair: (-pair[1], pair[0]))
@@ -404,12 +394,8 @@ def _format_seconds(run: Run, unit: str = "") -> str:
 
 
 def _badge_html(note: str) -> str:
-    if not note:
-        return ""
-    return (
-        f'<span style="{_PILL};{_SMALL};border-color:{PATH};opacity:1;font-weight:600;white-space:nowrap">'
-        f"{note}</span>"
-    )
+    style = f"{_PILL};{_SMALL};border-color:{PATH};opacity:1;font-weight:600;white-space:nowrap"
+    return note and f'<span style="{style}">{note}</span>'
 
 
 def _tree_html(run: Run) -> str:
@@ -466,28 +452,6 @@ def _losses_html(runs: Sequence[Run]) -> str:
     if warning := warning_of({"": losses}):
         return f"<p><b class=warning>{escape(warning[0].upper() + warning[1:])}</b></p>"
     return f"<p>lost calls: {escape(describe(losses) or 'unknown')}</p>"
-
-
-def _changed_html(summary: RunSummary) -> str:
-    """Return a line with what a person changed, or ""."""
-    if not summary.changed:
-        return ""
-    mark = f'<b style="color:{PERSON_TEXT}">✎ a person changed</b>'
-    return f'<div style="{_APART}">{mark} {html_text(short(summary.changed, 400))}</div>'
-
-
-def _failure_html(summary: RunSummary) -> str:
-    """Return a line with the most common error of the calls, or ""."""
-    if not summary.failed:
-        return ""
-    return f'<div style="{_APART}">failed: {html_text(short(summary.failed, 400))}</div>'
-
-
-def _doubts_html(summary: RunSummary) -> str:
-    """Return a line with the doubts about the result, or ""."""
-    if not summary.doubts:
-        return ""
-    return f'<div style="{_APART}"><b>! {html_text(short(summary.doubts, 400))}</b></div>'
 
 
 def _table_row(place: int, run: Run, summary: RunSummary) -> dict[str, str]:
@@ -562,41 +526,56 @@ def _format_fate(node: Node) -> str:
     return " · ".join(parts)
 
 
-def _variables(scheme: str) -> str:
-    names = ("paper", "ink", "faint", "warning", "chosen", "border", "tile")
-    return ";".join([f"color-scheme:{scheme}", *(f"--{name}:{THEME[scheme][name]}" for name in names)])
-
+_VARIABLES = """color-scheme: light;
+  --paper: var(--light-paper); --ink: var(--light-ink); --faint: var(--light-faint);
+  --warning: var(--light-warning); --chosen: var(--light-chosen);
+  --border: var(--light-border); --tile: var(--light-tile)"""
 
 # A page is dark only on a screen: paper is white.
 _STYLE = themed(
-    f":root{{{_variables('light')}}}"
-    f"@media screen and (prefers-color-scheme:dark){{:root{{{_variables('dark')}}}}}"
-    f"body{{font:var(--text-page)/1.5 {FONT};color:var(--ink);background:var(--paper);max-width:1180px;"
-    "margin:var(--space-8) auto;padding:0 var(--space-7)}"
-    "h1{font-size:var(--text-head);font-weight:600}"
-    "h2{font-size:var(--text-title);font-weight:600;margin:var(--space-7) 0 var(--space-4)}"
-    ".tiles{display:flex;flex-wrap:wrap;gap:var(--space-4);margin:var(--space-6) 0}"
-    ".tiles div{background:var(--tile);border-radius:8px;padding:var(--space-4) var(--space-6);"
-    "color:var(--faint);font-size:var(--text-note)}"
-    ".tiles b{display:block;color:var(--ink);font-size:var(--text-title);font-weight:600}"
-    ".wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:var(--text-body)}"
-    "th{text-align:left;font-weight:600;color:var(--faint)}th,td{border-bottom:1px solid var(--border)}"
-    "th,td{padding:var(--space-3) var(--space-4) var(--space-3) 0;vertical-align:top}"
-    ".t,.text{overflow-wrap:anywhere}.t{min-width:7em}"
-    ".n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}a{color:var(--chosen)}"
-    "h3{font-size:var(--text-page);margin:var(--space-7) 0 var(--space-3)}.text p{margin:var(--space-2) 0}"
-    ".text table{width:auto}.text :is(pre,code){white-space:pre-wrap}"
-    "math{font-size:120%;math-style:normal}"
-    "menclose{border:1px solid;padding:var(--space-1) var(--space-2)}mtd[columnalign=right]{text-align:right}"
-    "mtd[columnalign=left]{text-align:left}"
-    "section>p,li>span{color:var(--faint)}li>span{font-size:var(--text-note)}"
-    ".warning,.outside{color:var(--warning)}"
-    "@page{margin:14mm}@media print{body{max-width:none;margin:0;padding:0}"
-    ".wide{overflow:visible}table{font-size:var(--text-print)}"
-    "th,td,.n{padding:var(--space-2) var(--space-3) var(--space-2) 0;white-space:normal;"
-    "overflow-wrap:break-word}"
-    "a{color:inherit;text-decoration:none}li,tr,.tiles div{break-inside:avoid}"
-    "h2,h3,section>p{break-after:avoid}}"
+    """
+:root { VARIABLES }
+@media screen and (prefers-color-scheme: dark) { :root { DARK } }
+body { font: var(--text-page)/1.5 var(--font); color: var(--ink); background: var(--paper);
+  max-width: 1180px; margin: var(--space-8) auto; padding: 0 var(--space-7) }
+h1 { font-size: var(--text-head); font-weight: 600 }
+h2 { font-size: var(--text-title); font-weight: 600; margin: var(--space-7) 0 var(--space-4) }
+.tiles { display: flex; flex-wrap: wrap; gap: var(--space-4); margin: var(--space-6) 0 }
+.tiles div { background: var(--tile); border-radius: 8px; padding: var(--space-4) var(--space-6);
+  color: var(--faint); font-size: var(--text-note) }
+.tiles b { display: block; color: var(--ink); font-size: var(--text-title); font-weight: 600 }
+.wide { overflow-x: auto }
+table { border-collapse: collapse; width: 100%; font-size: var(--text-body) }
+th { text-align: left; font-weight: 600; color: var(--faint) }
+th, td { border-bottom: 1px solid var(--border);
+  padding: var(--space-3) var(--space-4) var(--space-3) 0; vertical-align: top }
+.t, .text { overflow-wrap: anywhere }
+.t { min-width: 7em }
+.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+a { color: var(--chosen) }
+h3 { font-size: var(--text-page); margin: var(--space-7) 0 var(--space-3) }
+.text p { margin: var(--space-2) 0 }
+.text table { width: auto }
+.text :is(pre, code) { white-space: pre-wrap }
+math { font-size: 120%; math-style: normal }
+menclose { border: 1px solid; padding: var(--space-1) var(--space-2) }
+mtd[columnalign=right] { text-align: right }
+mtd[columnalign=left] { text-align: left }
+section > p, li > span { color: var(--faint) }
+li > span { font-size: var(--text-note) }
+.warning, .outside { color: var(--warning) }
+@page { margin: 14mm }
+@media print {
+  body { max-width: none; margin: 0; padding: 0 }
+  .wide { overflow: visible }
+  table { font-size: var(--text-print) }
+  th, td, .n { padding: var(--space-2) var(--space-3) var(--space-2) 0; white-space: normal;
+    overflow-wrap: break-word }
+  a { color: inherit; text-decoration: none }
+  li, tr, .tiles div { break-inside: avoid }
+  h2, h3, section > p { break-after: avoid }
+}
+""".replace("DARK", _VARIABLES.replace("light", "dark")).replace("VARIABLES", _VARIABLES)
 )
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

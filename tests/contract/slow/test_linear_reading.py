@@ -70,7 +70,6 @@ METHODS = {"search", "match", "fullmatch", "finditer", "findall", "sub", "subn",
 
 EXEMPT = {
     "tot_lab.apps.cli.arguments:58": "sees pydantic's messages on settings",
-    "tot_lab.testing:121": "the model of the tests",
     "tot_lab.strategies.adaptive._CUES": "sees the first 4,000 characters of a task",
     "tot_lab.strategies.categories._KEYWORDS": "sees the first 4,000 characters of a task",
 }

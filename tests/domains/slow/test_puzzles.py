@@ -22,7 +22,7 @@ import tot_lab as tl
 from tot_lab.core.arithmetic import OPERATORS, win_share
 from tot_lab.core.registry import built_in
 from tot_lab.core.task import Task
-from tot_lab.domains.puzzles.base import Position, PuzzleDomain, solve
+from tot_lab.domains.puzzles.base import PuzzleDomain, PuzzlePosition, solve
 from tot_lab.domains.puzzles.countdown import Puzzle as Numbers
 from tot_lab.domains.puzzles.player import SimPuzzle
 from tot_lab.testing import check_domain
@@ -160,7 +160,7 @@ def test_statements_are_true_when_they_are_there():
         for roles in product((True, False), repeat=len(item.data["names"])):
             said = [bool(holds(statement, roles)) for statement in item.data["statements"]]
             assert item.domain.solved(item.puzzle, roles) is (said == list(roles))
-            answer = item.domain.write_answer(item.puzzle, Position((), roles))
+            answer = item.domain.write_answer(item.puzzle, PuzzlePosition((), roles))
             assert (item.task.grade(answer) == 1.0) is (item.score(answer) == 1.0)
 
 
@@ -620,4 +620,4 @@ def test_a_player_judges_by_noise():
 def test_an_answer_of_a_path_is_written_in_one_form():
     item = items_of("gym/jugs")[0]
     moves = tuple(item.domain.read_moves(item.puzzle, "\n".join(item.solution)))
-    assert json.loads(item.domain.write_answer(item.puzzle, Position(moves, None))) == item.solution
+    assert json.loads(item.domain.write_answer(item.puzzle, PuzzlePosition(moves, None))) == item.solution

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from tot_lab.core.reading.scores import read_score
 from tot_lab.core.task import Path, Task
-from tot_lab.domains.constrained.constraints import check_rules, read, rules_in, strip_answer
+from tot_lab.domains.constrained.constraints import Rule, check_rules, read, rules_in, strip_answer
 from tot_lab.domains.general import General
 
 COUNT = 120
@@ -233,6 +233,19 @@ def _tasks() -> list[dict[str, str]]:
     """
     text = pathlib.Path(__file__).with_name("tasks.jsonl").read_text("utf-8")
     return [json.loads(line) for line in text.splitlines()]
+
+
+@cache
+def _references() -> dict[tuple[str, ...], str]:
+    """Return the reference of the task with each list of rules."""
+    return {tuple(rule.text for rule in rules_in(one["question"])): one["reference"] for one in _tasks()}
+
+
+def reference_of(rules: Sequence[Rule]) -> str | None:
+    """Return an answer that satisfies `rules`, for simulated players. Returns `None` if they are not those of
+    a task.
+    """
+    return _references().get(tuple(rule.text for rule in rules))
 
 
 def _candidates(shown: Sequence[str]) -> str:

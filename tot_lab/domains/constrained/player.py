@@ -1,8 +1,9 @@
 """A simulated player of the tasks under hard constraints, for any strategy, including Deep Think.
 
 It reads the rules and the drafts only from the text of the prompt, and satisfies a rule with probability
-`skill`. A rule that the prompt repeats, for example in a critique or an approach, has two chances. A prompt
-of the domain is recognised by its closing words, a prompt of a strategy by the purpose of the call.
+`skill`: it damages the reference of the task with these rules. A rule that the prompt repeats, for example in
+a critique or an approach, has two chances. A prompt of the domain is recognised by its closing words, a
+prompt of a strategy by the purpose of the call.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from operator import eq
+from random import Random
 from typing import Any
 
-from tot_lab.domains.constrained.answers import Stream, make_answer
+from tot_lab.domains.constrained import reference_of
 from tot_lab.domains.constrained.constraints import Rule, check_rules, rules_in, strip_answer
 from tot_lab.domains.player import OPEN_STEP, STRATEGY_FORMS, Player, Responder, candidates_in
 from tot_lab.models.simulated import JUDGING, Probability
@@ -35,6 +38,9 @@ _STEP = {
     "type": "analysis",
     "instruction": "Write an answer that keeps all rules.",
 }
+_EDITS = 600  # number of edits tried per answer
+_RESTART = 100  # number of edits after which the search restarts from the reference
+_BETWEEN = (" ", " ", " ", ", ", ". ", "? ", "\n")
 _COUNT = re.compile(r"Find (\d{1,2}) different approaches")
 
 
@@ -72,7 +78,7 @@ class _Responder(Responder["SimConstrained"]):
         return [strip_answer(["", *_drafts(part)][-1]) for part in candidates_in(self.text)]
 
     def understands(self) -> bool:
-        return bool(self.rules)
+        return reference_of(self.rules) is not None
 
     # Writing.
 
@@ -120,7 +126,9 @@ class _Responder(Responder["SimConstrained"]):
         return (drafts[at], []) if worse else (made, taken)
 
     def _make(self, wanted: Sequence[bool]) -> str:
-        return make_answer(self.rules, wanted, Stream(str(self.random.random())))
+        reference = reference_of(self.rules)
+        assert reference is not None
+        return damaged(reference, self.rules, wanted, self.random)
 
     # Judging.
 
@@ -284,6 +292,52 @@ class SimConstrained(Player):
 
     garble: Probability = 0.0
     """Share of replies that are empty, 0–1."""
+
+
+def damaged(reference: str, rules: tuple[Rule, ...], wanted: Sequence[bool], random: Random) -> str:
+    """Return an answer that satisfies the `wanted` rules and violates the others, as far as possible.
+
+    It is the reference after random edits. An edit is kept if no fewer rules then have the wanted outcome.
+
+    Args:
+        reference: An answer that satisfies all rules.
+        rules: At least one rule, all of one family.
+        wanted: Whether to satisfy each rule.
+        random: The source of randomness.
+    """
+    given = (text for rule in rules for text in rule.given.values())
+    words = re.findall(r"\w+", " ".join([reference, *given]))
+    whole = re.split(r"(\W+)", reference)
+    best, most, parts, here = whole, -1, whole, -1
+    for k in range(_EDITS):
+        other = _edited(parts, words, random) if k % _RESTART else whole
+        matches = sum(map(eq, check_rules(rules, "".join(other)), wanted))
+        if matches >= here or k % _RESTART == 0:
+            parts, here = other, matches
+        if matches > most:
+            best, most = other, matches
+        if most == len(rules):
+            break
+    return "".join(best)
+
+
+def _edited(parts: Sequence[str], words: Sequence[str], random: Random) -> list[str]:
+    """Return words and what is between them, in turn, after one edit."""
+    new = list(parts)
+    at, to = (random.randrange(0, len(new), 2) for _ in range(2))
+    edit = random.randrange(7)
+    if edit < 3:
+        new[at], new[to] = new[to], new[at]
+    elif edit == 3:
+        new[at] = random.choice(words)
+    elif edit == 4:
+        for _ in range(random.choice((1, 1, 2, 5))):
+            new[at + 1 : at + 1] = random.choice(_BETWEEN), random.choice(words)
+    elif edit == 5:
+        del new[at : at + 2 * random.randint(1, 4)]
+    elif at + 1 < len(new):
+        new[at + 1] = random.choice(_BETWEEN)
+    return new or [""]
 
 
 def _drafts(text: str) -> Iterator[str]:

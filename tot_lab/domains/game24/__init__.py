@@ -22,7 +22,8 @@ from tot_lab.core.reading.answers import final_answer
 from tot_lab.core.reading.decoration import undecorated
 from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.reading.mathematics import boxed_answer
-from tot_lab.core.task import Domain, Path, Task
+from tot_lab.core.task import Path, Task
+from tot_lab.domains.states import StateDomain
 
 _RULES = (
     "Game of 24: join numbers with + - * / until only 24 is left. "
@@ -82,7 +83,7 @@ class Term(NamedTuple):
     """Precedence of the outermost operator: `_ATOM`, `_PRODUCT` or `_SUM`."""
 
 
-class Game24(Domain):
+class Game24(StateDomain):
     """The Game of 24. `game24` makes its tasks. The question of a task is the hand.
 
     A path is complete when only 24 is left. A path that ends with another number is a dead end: it is not
@@ -93,6 +94,9 @@ class Game24(Domain):
     player = "sim/game24"
     verifies_paths = True
     value_labels: ClassVar[dict[str, float]] = {"sure": 20.0, "likely": 1.0, "impossible": 0.001}
+    most_promising = f"the most promising way to {TARGET}"
+    worst = f"{TARGET} is out of reach after it"
+    surest = "it is certain to be reached"
 
     structured: bool = False
     """If `True`, the model chooses `{"a", "op", "b"}` from the numbers left, under a JSON schema, and the
@@ -159,24 +163,6 @@ class Game24(Domain):
             "it? Reply with one word, yes or no.",
         )
 
-    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
-        listed = "\n\n".join(
-            f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1)
-        )
-        return (
-            f"{self._problem(task)}\n\n"
-            f"Which candidate is the most promising way to {TARGET}? Compare them in brief, then end with "
-            f"a line `best: N`, N being its number.\n\n{listed}"
-        )
-
-    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
-        return (
-            f"{self._position(task, path)}\n\n"
-            f"Score each candidate from 0 ({TARGET} is out of reach after it) to 1 (it is certain to be "
-            f"reached). Reply with a JSON array of the {len(candidates)} scores in that order and nothing "
-            f"else.\n\nCandidates for the next step:\n{self.steps(candidates)}"
-        )
-
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
         if reasoning:
             ask = "Think step by step: join two numbers at a time. End with the line\nAnswer: <expression>"
@@ -228,9 +214,6 @@ class Game24(Domain):
         ]
         return f"{self._position(task, path[:-1])}\n\n{ask}\n\n" + "\n".join(lines)
 
-    def _position(self, task: Task, path: Path) -> str:
-        return f"{self._problem(task)}\n\n{self._progress(task, path)}"
-
     def _ask_step(self, task: Task, path: Path, ask: str) -> str:
         terms = _walk(task, path)
         if terms is not None and len(terms) == 1:
@@ -245,9 +228,6 @@ class Game24(Domain):
         )
 
     # Reading.
-
-    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        return next(self._valid_steps(task, path, text), None)
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
         """Return the valid steps in a reply, each in its canonical form.
@@ -316,9 +296,6 @@ class Game24(Domain):
             return self.grade(task, stated) == 1.0
         terms = _walk(task, path)
         return None if terms is None else win_share([term.value for term in terms]) > 0
-
-    def is_bounded(self, task: Task) -> bool:
-        return True
 
     def verify(self, task: Task, answer: str) -> bool:
         """Return whether `answer` uses each number of the hand once and equals 24."""

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, NamedTuple
 from tot_lab.core.reading.answers import final_answer, whole_answer
 from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.reading.scores import read_label
-from tot_lab.core.task import Domain, Path, Task
+from tot_lab.core.task import Path, Task
 from tot_lab.domains.mini_crossword.puzzles import puzzles
+from tot_lab.domains.states import StateDomain
 
 NAMES = tuple(f"{direction}{number}" for direction in "hv" for number in range(1, 6))
 """Names of the clues: h1 to h5 across, from the top, and v1 to v5 down, from the left."""
@@ -89,7 +90,7 @@ class _Fill(NamedTuple):
 _WORDS = "the five words across, from the top row down"
 
 
-class MiniCrossword(Domain):
+class MiniCrossword(StateDomain):
     """5x5 mini crosswords. `mini_crossword` makes its tasks. The question of a task is the list of clues.
 
     The value of a state is the value of its worst clue, so one impossible clue makes it 0. The clues are
@@ -105,6 +106,10 @@ class MiniCrossword(Domain):
     kind = "mini_crossword"
     player = "sim/mini_crossword"
     value_labels: ClassVar[dict[str, float]] = {"sure": 1.0, "maybe": 1.0, "impossible": 0.0}
+    step_name = "word"
+    most_promising = "the most likely to become the right grid"
+    worst = "its word is wrong, or a crossing clue cannot be answered after it"
+    surest = "it is certainly right"
 
     structured: bool = False
     """If `True`, the model names a clue, a word and its confidence under a JSON schema. If `False`, it writes
@@ -181,24 +186,6 @@ class MiniCrossword(Domain):
         )
         return self._about_last(task, path, ask, self._letters(path))
 
-    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
-        listed = "\n\n".join(
-            f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1)
-        )
-        return (
-            f"{self._problem(task)}\n\n"
-            "Which candidate is the most likely to become the right grid? Compare them in brief, then end "
-            f"with a line `best: N`, N being its number.\n\n{listed}"
-        )
-
-    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
-        return (
-            f"{self._position(task, path)}\n\n"
-            "Score each candidate from 0 (its word is wrong, or a crossing clue cannot be answered after it) "
-            f"to 1 (it is certainly right). Reply with a JSON array of the {len(candidates)} scores in that "
-            f"order and nothing else.\n\nCandidates for the next word:\n{self.steps(candidates)}"
-        )
-
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
         line = f"the line\nAnswer: <{_WORDS}>"
         if reasoning:
@@ -242,18 +229,12 @@ class MiniCrossword(Domain):
         last = "\n".join(["Candidate for the next word:", *path[-1:], f"Letters after it:{letters}"])
         return f"{self._position(task, path[:-1])}\n\n{ask}\n\n{last}"
 
-    def _position(self, task: Task, path: Path) -> str:
-        return f"{self._problem(task)}\n\n{self._progress(task, path)}"
-
     def _ask_step(self, task: Task, path: Path, ask: str) -> str:
         if "_" not in (_walk(path) or "_"):
             ask = "The grid is full. Reply with the word none."
         return f"{self._position(task, path)}\n\n{ask}"
 
     # Reading.
-
-    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        return next(iter(self.read_proposals(task, path, text)), None)
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
         """Return the distinct valid steps in a reply, in canonical form, in descending order of confidence.
@@ -349,9 +330,6 @@ class MiniCrossword(Domain):
 
     def same(self, task: Task, answer: str) -> Hashable:
         return grid_in(answer) or super().same(task, answer)
-
-    def is_bounded(self, task: Task) -> bool:
-        return True
 
     def grade(self, task: Task, answer: str) -> float | None:
         """Return the share of the ten words that are right. Returns `None` without a solution.

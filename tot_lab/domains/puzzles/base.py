@@ -15,13 +15,14 @@ from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from tot_lab.core.reading.answers import final_answer, whole_answer
-from tot_lab.core.task import Domain, Path, Task
+from tot_lab.core.task import Path, Task
+from tot_lab.domains.states import StateDomain
 
 MAX_STATES = 50_000
 """States that a solver visits before it gives up."""
 
 
-class Plan(NamedTuple):
+class PuzzleSolution(NamedTuple):
     """The result of a solver for one state."""
 
     solvable: bool | None
@@ -31,14 +32,14 @@ class Plan(NamedTuple):
     """Moves that solve it."""
 
 
-class Position(NamedTuple):
+class PuzzlePosition(NamedTuple):
     """The moves of a path, and the state after them."""
 
     moves: tuple[Any, ...]
     state: Any
 
 
-class PuzzleDomain(Domain):
+class PuzzleDomain(StateDomain):
     """Base of puzzles that are solved by legal moves.
 
     A puzzle and a move must be hashable, and a state must be a key of itself: equal for positions from which
@@ -48,6 +49,9 @@ class PuzzleDomain(Domain):
     kind = ""
     player = "sim/puzzle"
     verifies_paths = True
+    most_promising = "the most promising way to a solution"
+    worst = "the puzzle cannot be solved after it, or it leads away from a solution"
+    surest = "it is certain to lead to a solution"
 
     move_form: ClassVar[str]
     """Describes a move and its notation, with an example, in one or two sentences."""
@@ -89,7 +93,7 @@ class PuzzleDomain(Domain):
     def read_moves(self, puzzle: Any, text: str) -> Iterable[Any]:
         """Return the moves that `text` states, in order. They need not be legal."""
 
-    def write_answer(self, puzzle: Any, position: Position) -> str:
+    def write_answer(self, puzzle: Any, position: PuzzlePosition) -> str:
         """Return the answer in the form that the question asks for, also of an unsolved position.
 
         By default an answer is a list of moves.
@@ -104,9 +108,9 @@ class PuzzleDomain(Domain):
             if move not in self.moves(puzzle, state):
                 return None
             state = self.after(puzzle, state, move)
-        return self.write_answer(puzzle, Position(moves, state)) if self.solved(puzzle, state) else None
+        return self.write_answer(puzzle, PuzzlePosition(moves, state)) if self.solved(puzzle, state) else None
 
-    def plan(self, puzzle: Any, state: Any) -> Plan:
+    def plan(self, puzzle: Any, state: Any) -> PuzzleSolution:
         """Return the fewest moves that solve the puzzle from `state`, by breadth-first search."""
         before: dict[Any, Any] = {state: None}
         queue = deque([state])
@@ -117,13 +121,13 @@ class PuzzleDomain(Domain):
                 while before[one] is not None:
                     move, one = before[one]
                     moves.append(move)
-                return Plan(True, tuple(reversed(moves)))
+                return PuzzleSolution(True, tuple(reversed(moves)))
             for move in self.moves(puzzle, one):
                 new = self.after(puzzle, one, move)
                 if new not in before:
                     before[new] = (move, one)
                     queue.append(new)
-        return Plan(None if queue else False)
+        return PuzzleSolution(None if queue else False)
 
     # Methods that follow from the rules.
 
@@ -131,7 +135,7 @@ class PuzzleDomain(Domain):
         """Return the puzzle of a task. Returns `None` if its question states none."""
         return _puzzle(self, task.question)
 
-    def position(self, task: Task, path: Path) -> Position | None:
+    def position(self, task: Task, path: Path) -> PuzzlePosition | None:
         """Return the position after `path`, ignoring a last step `Answer: …`.
 
         Returns `None` if a step states no legal move.
@@ -183,25 +187,6 @@ class PuzzleDomain(Domain):
             "Is the candidate legal, and does it lead towards a solution? Reply with one word, yes or no.",
         )
 
-    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
-        listed = "\n\n".join(
-            f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1)
-        )
-        return (
-            f"{self._problem(task)}\n\n"
-            "Which candidate is the most promising way to a solution? Compare them in brief, then end with a "
-            f"line `best: N`, N being its number.\n\n{listed}"
-        )
-
-    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
-        return (
-            f"{self._position(task, path)}\n\n"
-            "Score each candidate from 0 (the puzzle cannot be solved after it, or it leads away from a "
-            "solution) to 1 (it is certain to lead to a solution). Reply with a JSON array of the "
-            f"{len(candidates)} scores in that order and nothing else.\n\n"
-            f"Candidates for the next step:\n{self.steps(candidates)}"
-        )
-
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
         how = "Think step by step, then write" if reasoning else "Reply without explanation: write"
         return (
@@ -219,9 +204,6 @@ class PuzzleDomain(Domain):
 
     def _progress(self, task: Task, path: Path) -> str:
         return f"Moves so far:\n{self.steps(path)}{self._shown(task, path)}"
-
-    def _position(self, task: Task, path: Path) -> str:
-        return f"{self._problem(task)}\n\n{self._progress(task, path)}"
 
     def _shown(self, task: Task, path: Path) -> str:
         here = self.position(task, path)
@@ -241,9 +223,6 @@ class PuzzleDomain(Domain):
         return f"{self._position(task, path[:-1])}\n\n{ask}\n\n{candidate}{self._shown(task, path)}"
 
     # Reading.
-
-    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
-        return next(iter(self.read_proposals(task, path, text)), None)
 
     def read_proposals(self, task: Task, path: Path, text: str) -> list[str]:
         """Return the legal moves in a reply, each in its canonical form. Other moves are dropped."""
@@ -313,9 +292,6 @@ class PuzzleDomain(Domain):
             return self.verify(task, stated)
         here = self.position(task, path)
         return None if here is None else solve(self, self.puzzle(task), here.state).solvable
-
-    def is_bounded(self, task: Task) -> bool:
-        return True
 
     def verify(self, task: Task, answer: str) -> bool | None:
         """Return whether `answer` keeps all rules and solves the puzzle."""
@@ -387,7 +363,7 @@ class AssignmentPuzzle(PuzzleDomain):
             for place, value in enumerate(state)
         )
 
-    def write_answer(self, puzzle: Any, position: Position) -> str:
+    def write_answer(self, puzzle: Any, position: PuzzlePosition) -> str:
         return self.show(puzzle, position.state)
 
     def read_solution(self, puzzle: Any, text: str) -> str | None:
@@ -395,9 +371,9 @@ class AssignmentPuzzle(PuzzleDomain):
         if state is None or len(state) != len(start) or not self.solved(puzzle, state):
             return None
         kept = all(old in (self.blank, new) for old, new in zip(start, state, strict=True))
-        return self.write_answer(puzzle, Position((), state)) if kept else None
+        return self.write_answer(puzzle, PuzzlePosition((), state)) if kept else None
 
-    def plan(self, puzzle: Any, state: Any) -> Plan:
+    def plan(self, puzzle: Any, state: Any) -> PuzzleSolution:
         """Return moves that solve the puzzle, by depth-first search.
 
         Each level fills the place with the fewest values.
@@ -405,13 +381,13 @@ class AssignmentPuzzle(PuzzleDomain):
         stack: list[tuple[Any, tuple[Any, ...]]] = [(state, ())]
         for _ in range(MAX_STATES):
             if not stack:
-                return Plan(False)
+                return PuzzleSolution(False)
             here, moves = stack.pop()
             if self.solved(puzzle, here):
-                return Plan(True, moves)
+                return PuzzleSolution(True, moves)
             for move in reversed(min(self._moves_by_place(puzzle, here), key=len, default=[])):
                 stack.append((self.after(puzzle, here, move), (*moves, move)))
-        return Plan(None)
+        return PuzzleSolution(None)
 
 
 @lru_cache(maxsize=4096)
@@ -420,7 +396,7 @@ def _puzzle(domain: PuzzleDomain, question: str) -> Any:
 
 
 @lru_cache(maxsize=4096)  # a search passes each path about ten times
-def _walk(domain: PuzzleDomain, puzzle: Any, path: tuple[str, ...]) -> Position | None:
+def _walk(domain: PuzzleDomain, puzzle: Any, path: tuple[str, ...]) -> PuzzlePosition | None:
     moves, state = [], domain.start(puzzle)
     for step in path:
         move = next(domain.legal(puzzle, state, step), None)
@@ -428,7 +404,7 @@ def _walk(domain: PuzzleDomain, puzzle: Any, path: tuple[str, ...]) -> Position 
             return None
         moves.append(move)
         state = domain.after(puzzle, state, move)
-    return Position(tuple(moves), state)
+    return PuzzlePosition(tuple(moves), state)
 
 
 @lru_cache(maxsize=1024)
@@ -437,7 +413,7 @@ def _solution(domain: PuzzleDomain, puzzle: Any, answer: str) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def solve(domain: PuzzleDomain, puzzle: Any, state: Any) -> Plan:
+def solve(domain: PuzzleDomain, puzzle: Any, state: Any) -> PuzzleSolution:
     """Return the plan of a state, which is kept for further calls."""
     return domain.plan(puzzle, state)
 

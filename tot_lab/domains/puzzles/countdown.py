@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import ClassVar, NamedTuple
 
 from tot_lab.core.arithmetic import OPERATORS, equation, joined, number, plain, value_of
-from tot_lab.domains.puzzles.base import Plan, Position, PuzzleDomain
+from tot_lab.domains.puzzles.base import PuzzleDomain, PuzzlePosition, PuzzleSolution
 from tot_lab.domains.puzzles.countdown_solver import Move, Numbers, plan_to
 
 _NUMBERS = r"(?P<numbers>\d{1,6}(?:, \d{1,6}){0,14})"
@@ -82,7 +82,7 @@ class Countdown(PuzzleDomain):
             if a is not None and b is not None and joined(a, op, b) == number(stated):
                 yield a, op, b
 
-    def write_answer(self, puzzle: Puzzle, position: Position) -> str:
+    def write_answer(self, puzzle: Puzzle, position: PuzzlePosition) -> str:
         """Return one expression of all moves."""
         terms = [(value, str(value)) for value in puzzle.numbers]
         for a, op, b in position.moves:
@@ -100,7 +100,7 @@ class Countdown(PuzzleDomain):
         used = sorted(_INTEGER.findall(expression)) == sorted(map(str, puzzle.numbers))
         return " ".join(expression.replace("[", "(").replace("]", ")").split()) if used else None
 
-    def plan(self, puzzle: Puzzle, state: Numbers) -> Plan:
+    def plan(self, puzzle: Puzzle, state: Numbers) -> PuzzleSolution:
         return plan_to(puzzle.target, state)
 
 

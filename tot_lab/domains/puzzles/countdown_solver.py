@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from tot_lab.core.arithmetic import OPERATORS, joined
-from tot_lab.domains.puzzles.base import Plan
+from tot_lab.domains.puzzles.base import PuzzleSolution
 
 MAX_NUMBERS = 6
 """The solver gives up on more numbers."""
@@ -24,12 +24,12 @@ Move = tuple[Fraction, str, Fraction]
 """Two numbers and the operator between them."""
 
 
-def plan_to(target: Fraction, numbers: Numbers) -> Plan:
+def plan_to(target: Fraction, numbers: Numbers) -> PuzzleSolution:
     """Return moves that make `target` of all `numbers`."""
     if len(numbers) > MAX_NUMBERS:
-        return Plan(None)
+        return PuzzleSolution(None)
     moves = _moves_to(target, numbers)
-    return Plan(False) if moves is None else Plan(True, moves)
+    return PuzzleSolution(False) if moves is None else PuzzleSolution(True, moves)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from string import ascii_uppercase as LETTERS
 from typing import NamedTuple
 
-from tot_lab.domains.puzzles.base import Position, PuzzleDomain
+from tot_lab.domains.puzzles.base import PuzzleDomain, PuzzlePosition
 
 _QUESTION = re.compile(r"litres of water: ([^\n]{1,400})\n[^\n]{0,40}target is: (\d{1,4}) litres")
 _JUG = re.compile(r"([A-Z]):(\d{1,4})\b")
@@ -75,5 +75,5 @@ class Jugs(PuzzleDomain):
         for what, jug, source, other in _MOVE.findall(text):
             yield what or "pour", LETTERS.index(jug or source), LETTERS.index(other or jug)
 
-    def write_answer(self, puzzle: Puzzle, position: Position) -> str:
+    def write_answer(self, puzzle: Puzzle, position: PuzzlePosition) -> str:
         return json.dumps([self.write(puzzle, move) for move in position.moves])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tot_lab.domains.puzzles.base import AssignmentPuzzle, Position
+from tot_lab.domains.puzzles.base import AssignmentPuzzle, PuzzlePosition
 
 # Statements: how they are read, and whether they are true. A statement is kept in postfix order. Some people
 # may not have a role yet, so a statement is true, false or not decided.
@@ -165,7 +165,7 @@ class KnightsKnaves(AssignmentPuzzle):
             if name.lower() in names and role.lower() in roles:
                 yield names.index(name.lower()), role.lower() == roles[0]
 
-    def write_answer(self, puzzle: Puzzle, position: Position) -> str:
+    def write_answer(self, puzzle: Puzzle, position: PuzzlePosition) -> str:
         known = [(person, role) for person, role in enumerate(position.state) if role is not None]
         *others, last = [self.write(puzzle, move) for move in known] or [""]
         return ", ".join([*others, f"and {last}" if others else last])

@@ -15,7 +15,7 @@ from tot_lab.core.parts import REGISTRY, class_of
 from tot_lab.core.registry import names
 from tot_lab.core.task import Domain, Path, Task
 from tot_lab.domains.player import Player, Responder, candidates_in
-from tot_lab.domains.puzzles.base import Position, PuzzleDomain, solve
+from tot_lab.domains.puzzles.base import PuzzleDomain, PuzzlePosition, solve
 from tot_lab.models.simulated import JUDGING, Probability
 
 _FORMS = (
@@ -54,7 +54,7 @@ class _Responder(Responder["SimPuzzle"]):
         return self.domain.puzzle(self.task)
 
     @cached_property
-    def position(self) -> Position | None:
+    def position(self) -> PuzzlePosition | None:
         """The position after the moves so far."""
         return self.reached(_moves_in(self.text))
 
@@ -73,7 +73,7 @@ class _Responder(Responder["SimPuzzle"]):
             return False
         return self.position is not None or self.form not in ("propose", "sample", "answer")
 
-    def reached(self, path: Path) -> Position | None:
+    def reached(self, path: Path) -> PuzzlePosition | None:
         return None if self.task is None else self.domain.position(self.task, path)
 
     def improves(self, path: Path) -> bool:
@@ -90,7 +90,7 @@ class _Responder(Responder["SimPuzzle"]):
 
     # Moves.
 
-    def next_moves(self, position: Position, count: int) -> list[Any]:
+    def next_moves(self, position: PuzzlePosition, count: int) -> list[Any]:
         """Return up to `count` different legal moves, the right one among them with probability `skill`."""
         legal = list(dict.fromkeys(self.domain.moves(self.puzzle, position.state)))
         self.random.shuffle(legal)
@@ -116,12 +116,12 @@ class _Responder(Responder["SimPuzzle"]):
         while len(moves) < _LONGEST and not self.domain.solved(self.puzzle, state):
             if solve(self.domain, self.puzzle, state).solvable is None:
                 break
-            chosen = self.next_moves(Position((), state), 1)
+            chosen = self.next_moves(PuzzlePosition((), state), 1)
             if not chosen:
                 break
             moves += chosen
             state = self.domain.after(self.puzzle, state, chosen[0])
-        answer = f"Answer:\n{self.domain.write_answer(self.puzzle, Position(tuple(moves), state))}"
+        answer = f"Answer:\n{self.domain.write_answer(self.puzzle, PuzzlePosition(tuple(moves), state))}"
         lines = (
             [self.domain.write(self.puzzle, move) for move in moves] if "step by step" in self.text else []
         )

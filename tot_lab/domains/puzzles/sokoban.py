@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tot_lab.domains.puzzles.base import Plan, PuzzleDomain, board_text
+from tot_lab.domains.puzzles.base import PuzzleDomain, PuzzleSolution, board_text
 from tot_lab.domains.puzzles.sokoban_solver import board_of, solution
 
 _QUESTION = re.compile(r"Here is your puzzle:\n((?:[-+*%@$X](?: [-+*%@$X]){2,29}[ \t]{0,4}(?:\n|\Z)){3,30})")
@@ -80,6 +80,6 @@ class Sokoban(PuzzleDomain):
             state = self.after(puzzle, state, move)
         return "".join(moves) if self.solved(puzzle, state) else None
 
-    def plan(self, puzzle: Puzzle, state: _State) -> Plan:
+    def plan(self, puzzle: Puzzle, state: _State) -> PuzzleSolution:
         """Return the steps that solve the puzzle from `state` with the fewest pushes."""
         return solution(board_of(puzzle.width, puzzle.walls, puzzle.goals), *state)

@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
 
-from tot_lab.domains.puzzles.base import Plan
+from tot_lab.domains.puzzles.base import PuzzleSolution
 
 MAX_ARRANGEMENTS = 100_000
 """Arrangements of the boxes that the solver considers before it gives up."""
@@ -125,7 +125,7 @@ def board_of(width: int, walls: frozenset[int], goals: frozenset[int]) -> Board:
     return Board(width, walls, goals)
 
 
-def solution(board: Board, player: int, boxes: frozenset[int]) -> Plan:
+def solution(board: Board, player: int, boxes: frozenset[int]) -> PuzzleSolution:
     """Return the steps of the player that solve the puzzle with the fewest pushes.
 
     Each push is the first one of the plan of its own position, so the plan after a step is the rest of the
@@ -139,14 +139,14 @@ def solution(board: Board, player: int, boxes: frozenset[int]) -> Plan:
         steps += board.walk(player, left, push.cell - board.steps[push.direction]) + push.direction
         player, left = push.cell, board.after(left, push)
         pushes = fewest_pushes(board, player, left).moves or tuple(others)
-    return Plan(plan.solvable, tuple(steps))
+    return PuzzleSolution(plan.solvable, tuple(steps))
 
 
 @lru_cache(maxsize=4096)  # the plans of a game share their ends
-def fewest_pushes(board: Board, player: int, boxes: int) -> Plan:
+def fewest_pushes(board: Board, player: int, boxes: int) -> PuzzleSolution:
     """Return the fewest pushes that solve the puzzle, by A*."""
     if boxes & ~board.goals and max(boxes.bit_count(), board.goals.bit_count()) > MAX_BOXES:
-        return Plan(None)
+        return PuzzleSolution(None)
     bounds = {boxes: board.bound(boxes) if boxes & ~board.goals else 0}
     reached = {(boxes, player): 0}
     done: set[tuple[int, int]] = set()
@@ -155,7 +155,7 @@ def fewest_pushes(board: Board, player: int, boxes: int) -> Plan:
     while queue and len(bounds) <= MAX_ARRANGEMENTS:
         *_, boxes, player, line = heappop(queue)
         if not boxes & ~board.goals:
-            return Plan(True, _pushes(line))
+            return PuzzleSolution(True, _pushes(line))
         around = sum(board.rings(player, boxes))
         if (boxes, around) in done:
             continue
@@ -169,7 +169,7 @@ def fewest_pushes(board: Board, player: int, boxes: int) -> Plan:
             if bound < _NEVER and pushes < reached.get((new, player_there), _NEVER):
                 reached[new, player_there] = pushes
                 heappush(queue, (pushes + bound, bound, next(order), new, player_there, (push, line)))
-    return Plan(None if queue else False)
+    return PuzzleSolution(None if queue else False)
 
 
 def _pushes(line: _Line) -> tuple[Push, ...]:

@@ -13,7 +13,7 @@ from string import ascii_uppercase
 from typing import NamedTuple
 
 from tot_lab.core.task import Task
-from tot_lab.domains.puzzles.base import Position, PuzzleDomain
+from tot_lab.domains.puzzles.base import PuzzleDomain, PuzzlePosition
 
 _QUESTION = re.compile(r"word ladder '([A-Za-z]{2,12})' to '([A-Za-z]{2,12})'")
 _WORD = re.compile(r"[A-Za-z]+")
@@ -75,7 +75,7 @@ class WordLadder(PuzzleDomain):
     def read_moves(self, puzzle: Puzzle, text: str) -> Iterator[str]:
         return (word.upper() for word in _WORD.findall(text) if len(word) == len(puzzle.first))
 
-    def write_answer(self, puzzle: Puzzle, position: Position) -> str:
+    def write_answer(self, puzzle: Puzzle, position: PuzzlePosition) -> str:
         return ",".join([puzzle.first, *position.moves])
 
     def read_solution(self, puzzle: Puzzle, text: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tot_lab.core.task import Task
-from tot_lab.domains.puzzles.base import AssignmentPuzzle, Position, solve
+from tot_lab.domains.puzzles.base import AssignmentPuzzle, PuzzlePosition, solve
 
 # Clues: relations between the houses of two items, or between the house of an item and a given house.
 
@@ -141,7 +141,7 @@ class Zebra(AssignmentPuzzle):
             if name in items:
                 yield items[name], int(house) - 1
 
-    def write_answer(self, puzzle: Puzzle, position: Position) -> str:
+    def write_answer(self, puzzle: Puzzle, position: PuzzlePosition) -> str:
         names = zip(puzzle.items, position.state[: puzzle.houses], strict=False)
         return next((name for name, house in names if house == puzzle.asked), "")
 
@@ -150,7 +150,7 @@ class Zebra(AssignmentPuzzle):
         name = text.strip().strip(".*`").strip().lower()
         plan = solve(self, puzzle, self.start(puzzle))
         state = tuple(house for _, house in sorted(plan.moves))
-        right = self.write_answer(puzzle, Position(plan.moves, state))
+        right = self.write_answer(puzzle, PuzzlePosition(plan.moves, state))
         return right if plan.solvable and name == right.lower() else None
 
     def verify(self, task: Task, answer: str) -> bool | None:

@@ -1,5 +1,4 @@
 """Sweeps: many runs over settings, tasks and repeats.
 
-`axes` builds grids and labels, `sweep` makes the runs, and `distributed`, `coordinator` and `workers` make
-them on a dask cluster.
+`axes` builds grids and labels, `sweep` makes the runs, and `distributed` makes them on a dask cluster.
 """

@@ -1,14 +1,14 @@
 """A sweep on the workers of a dask cluster.
 
-Work is split by task: a worker makes all runs of a task, so that equal calls meet on one worker. The sweep
-stays with the client, which carries out its runs remotely, and no file system is shared. Each worker is a
-dask actor that the client asks for news again and again: records go into the journals on the client's disk
-while runs are made, and replies are looked up and stored in the client's cache before they are used. After
-the death of a worker, another one continues its journals. The limits of each model and `spend` are divided
-among the workers at the start.
+Work is split by task when the sweep starts: a worker makes all runs of its tasks, so that equal calls meet on
+one worker. The sweep stays with the client, which carries out its runs remotely, and no file system is
+shared. Each worker is a dask actor that the client asks for news again and again: records go into the
+journals on the client's disk while runs are made, and replies are looked up and stored in the client's cache
+before they are used. After the death of a worker, another one continues its journals. The limits of each
+model and `spend` are divided among the workers at the start.
 
 Settings and functions of the user travel to the workers pickled by cloudpickle, like everything that dask
-sends. What comes back is plain data.
+sends.
 """
 
 from __future__ import annotations
@@ -19,23 +19,20 @@ import math
 import secrets
 import sys
 import threading
-import time
 import warnings
 import weakref
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from tot_lab._version import __version__
 from tot_lab.core import parts
-from tot_lab.core.calls import Call
 from tot_lab.core.extras import requires
 from tot_lab.core.model_setting import model_names, models_of
 from tot_lab.core.records import RESUMED, Line, payments
@@ -43,10 +40,7 @@ from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.lab.sweeps.sweep import AGAIN, LOOK, Cell, Row, Sweep, WorkerDied, forget_warnings
 from tot_lab.models.cache import Cache
-from tot_lab.models.entries import Stored, stored_in
-from tot_lab.models.keys import Request
 from tot_lab.models.limits import MINUTE, divide_limits
-from tot_lab.models.served_weights import Weights
 from tot_lab.models.stack import Endpoint
 from tot_lab.models.store import CacheError
 from tot_lab.record.journal import Header, header_text, lines_in, lines_text, parse_journal
@@ -86,23 +80,18 @@ PACKAGE = "tot_lab {} (code {}) on Python {}.{}".format(
 """Version and code digest of tot_lab and version of Python, as loaded by this process."""
 
 
-class News(msgspec.Struct):
-    """What a worker reports: further lines of journals and rows of finished runs, by run id; requests to the
-    cache, as ticket, operation, key and data; and warnings.
+class News(NamedTuple):
+    """What a worker reports: by run id, further lines of journals and the rows of finished runs; requests to
+    the cache, as ticket, method and arguments; and warnings.
     """
 
-    lines: list[tuple[str, bytes]] = []
-    rows: list[tuple[str, Row]] = []
-    requests: list[tuple[int, str, str, bytes]] = []
-    warnings: list[str] = []
+    runs: list[tuple[str, bytes, Row | None]]
+    requests: list[tuple[int, str, tuple[Any, ...], dict[str, Any]]]
+    warnings: list[str]
 
 
-Result = tuple[int, bytes | None, str]
-"""The result of a request to the cache: its ticket, and data or an error."""
-
-_encode = msgspec.msgpack.Encoder().encode
-_news_in = msgspec.msgpack.Decoder(News).decode
-_results_in = msgspec.msgpack.Decoder(list[Result]).decode
+Result = tuple[int, Any, Exception | None]
+"""The result of a request to the cache: its ticket, and what the method returned or raised."""
 
 
 class Parcel:
@@ -161,17 +150,10 @@ class SweepWorker:
         weakref.finalize(self, making.stop)
         threading.Thread(target=making.in_thread, name="tot_lab-sweep", daemon=True).start()
 
-    async def start(self, run_id: str, journal: bytes) -> None:
-        """Start a run, or continue it after its journal."""
-        self.making.loop.call_soon_threadsafe(self.making.start, run_id, journal)
-
-    async def exchange(self, results: bytes | None) -> bytes:
-        """Take in results of requests and return news, or nothing new after a moment. `None` cancels all
-        runs.
-        """
-        making = self.making
-        coming = making.cancel() if results is None else making.exchange(_results_in(results))
-        return _encode(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coming, making.loop)))
+    async def call(self, method: str, *given: Any) -> Any:
+        """Call a method of `_Making` in its thread."""
+        coming = getattr(self.making, method)(*given)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coming, self.making.loop))
 
 
 class _Making(Sweep):
@@ -184,10 +166,10 @@ class _Making(Sweep):
         runner.gateway.opened = cache
         super().__init__(runner, *about, runs=None)
         self.place, self.of = place, of
-        self.news = News()
+        self.news = News([], [], [])
         self.changed = asyncio.Event()
         self.tickets = count()
-        self.results: dict[int, asyncio.Future[bytes | None]] = {}
+        self.results: dict[int, asyncio.Future[Any]] = {}
         self.kept: dict[str, tuple[Header, list[Line]]] = {}
         self.running: set[asyncio.Task[None]] = set()
         self.loop = asyncio.new_event_loop()
@@ -211,9 +193,14 @@ class _Making(Sweep):
             task.cancel()
         if self.running:
             await asyncio.wait(self.running, timeout=NOTICE)
-        return self.news
+        return self.take_news()
 
-    def start(self, run_id: str, journal: bytes) -> None:
+    def take_news(self) -> News:
+        """Return the news, once."""
+        news, self.news = self.news, News([], [], [])
+        return news
+
+    async def start(self, run_id: str, journal: bytes) -> None:
         """Start a run, or continue it after its journal."""
         header, lines, _ = parse_journal(journal, run_id)
         self.kept[run_id] = header, lines
@@ -225,7 +212,7 @@ class _Making(Sweep):
         _MAKING.set(self)
         await self.finish(cell)
         self.in_memory.pop(cell.run_id, None)
-        self.news.rows.append((cell.run_id, self.rows.pop(cell.run_id)))
+        self.news.runs.append((cell.run_id, b"", self.rows.pop(cell.run_id)))
         self.changed.set()
 
     async def _execution(self, cell: Cell, strategy: Strategy, task: Task, path: Path | None) -> Execution:
@@ -237,30 +224,29 @@ class _Making(Sweep):
         """Return a watcher that reports the records of a run."""
 
         def report(lines: Sequence[Line]) -> None:
-            self.news.lines.append((header.id, lines_text(header, lines)))
+            self.news.runs.append((header.id, lines_text(header, lines), None))
             self.changed.set()
 
         return report
 
-    def ask(self, operation: str, key: str, data: bytes = b"") -> asyncio.Future[bytes | None]:
-        """Let the client's cache carry out an operation."""
+    def ask(self, method: str, *given: Any, **named: Any) -> asyncio.Future[Any]:
+        """Call a method of the client's cache."""
         ticket = next(self.tickets)
         result = self.results[ticket] = self.loop.create_future()
-        self.news.requests.append((ticket, operation, key, data))
+        self.news.requests.append((ticket, method, given, named))
         self.changed.set()
         return result
 
     async def exchange(self, results: list[Result]) -> News:
-        """Take in results of requests and return news."""
-        for ticket, data, error in results:
+        """Take in results of requests and return news, or nothing new after a moment."""
+        for ticket, returned, error in results:
             result = self.results.pop(ticket)
             if not result.done():
-                result.set_exception(CacheError(error)) if error else result.set_result(data)
+                result.set_exception(error) if error else result.set_result(returned)
         with suppress(TimeoutError):
             await asyncio.wait_for(self.changed.wait(), POLL)
         self.changed.clear()
-        news, self.news = self.news, News()
-        return news
+        return self.take_news()
 
 
 class _ClientCache(Cache):
@@ -268,23 +254,8 @@ class _ClientCache(Cache):
 
     def __init__(self, making: _Making, path: Path | None) -> None:
         self.path, self.stores, self.newest = path or Path(), [], None
-        self.making = making
-
-    async def find(self, key: str, weights: Weights | None = None) -> Stored | None:
-        data = await self.making.ask("find", key, msgspec.json.encode(weights or {}))
-        return None if data is None else stored_in(key, data)
-
-    def keep(
-        self, key: str, data: bytes, weights: Weights | None = None, *, replace: bool = False
-    ) -> asyncio.Future[bool]:
-        async def keep() -> bool:
-            return await self.making.ask("replace" if replace else "keep", key, data) is not None
-
-        return self.making.loop.create_task(keep())
-
-    async def explain_miss(self, call: Call, request: Request) -> str:
-        text = await self.making.ask("explain", request.key, msgspec.json.encode((call, request)))
-        return (text or b"").decode()
+        for method in ("find", "keep", "explain_miss"):
+            setattr(self, method, partial(making.ask, method))
 
 
 _MAKING: ContextVar[_Making | None] = ContextVar("making", default=None)
@@ -313,36 +284,35 @@ def _collect_warnings() -> None:
 async def make_with_workers(
     client: Any, sweep: Sweep, cells: Sequence[Cell], at_once: int | None, update: Callable[[], None]
 ) -> None:
-    """Carry out the runs of `cells`, the tasks in this order, on the workers of the dask `client`."""
+    """Deal out the tasks of `cells` among the workers of the dask `client`, and carry out their runs."""
     if not isinstance(client, Client):
         raise TypeError(f"client must be a dask.distributed.Client: got {client!r}.")
     threads = sum((await _in_loop(client, client.nthreads)).values())
     if not threads:
         raise ValueError("The dask cluster has no workers. Start some, for example with cluster.scale(2).")
-    by_task = defaultdict[int, list[Cell]](list)
-    for cell in cells:
-        by_task[cell.task].append(cell)
+    tasks = {task: number for number, task in enumerate(dict.fromkeys(cell.task for cell in cells))}
     models = _endpoints(sweep)
     limits = [limit for model in models for limit in (model.concurrency, model.requests_per_minute)]
-    of = min(filter(None, [threads, len(by_task), at_once, *limits]))
+    of: int = min(filter(None, [threads, len(tasks), at_once, *limits]))
     limiter = sweep.runner.gateway.spend_limiter
     spend = None if limiter.cap is None else max(0.0, limiter.cap - limiter.total) / of
     pause = MINUTE if any(m.requests_per_minute or m.tokens_per_minute for m in models) else 0.0
-    work = _Work(client, sweep, Parcel(sweep), deque(by_task.values()), [[] for _ in range(of)], spend, pause)
-    workers = [_Worker(work, place) for place in range(of)]
-    making = [
-        sweep.make((), ((at_once or sweep.window()) + place) // of, update, worker.more, worker.carry_out)
-        for place, worker in enumerate(workers)
-    ]
-    tasks: list[asyncio.Future[Any]] = [asyncio.gather(*making)]
-    tasks += (asyncio.create_task(worker.serve()) for worker in workers)
+    parcel = Parcel(sweep)
+    workers = [_Worker(client, sweep, (parcel, place, of), spend, pause) for place in range(of)]
+
+    def remotely(execution: Execution) -> Awaitable[Row]:
+        task = sweep.by_id[execution.recorder.header.id].task
+        return workers[tasks[task] % of].carry_out(execution)
+
+    work = [sweep.make(cells, at_once or sweep.window(), update, remotely), *(w.serve() for w in workers)]
+    running = [asyncio.ensure_future(one) for one in work]
     try:
-        for ended in (await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED))[0]:
+        for ended in (await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))[0]:
             ended.result()
     finally:
-        for task in tasks:
+        for task in running:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 def _in_loop(client: Client, call: Callable[[], Any]) -> asyncio.Future[Any]:
@@ -371,55 +341,28 @@ def _warn(text: str) -> None:
     warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
-class _Work(NamedTuple):
-    """What the workers of a sweep share.
+class _Worker:
+    """One worker after the other, as the client sees it.
 
-    Attributes:
-        tasks: The runs of each task that no worker has.
-        given: By worker, the runs of each task that it was given.
-        spend: USD that each worker may spend.
+    Args:
+        client: The dask client.
+        sweep: The sweep.
+        given: What the worker is made with: the sweep, its number and the number of workers.
+        spend: USD that it may spend.
         pause: Seconds until the requests of a dead worker no longer count towards the limits.
     """
 
-    client: Client
-    sweep: Sweep
-    parcel: Parcel
-    tasks: deque[list[Cell]]
-    given: list[list[list[Cell]]]
-    spend: float | None
-    pause: float
-
-    def unfinished(self, place: int) -> int:
-        """Return the number of tasks of a worker that are not finished."""
-        rows = self.sweep.rows
-        self.given[place][:] = [
-            cells for cells in self.given[place] if any(cell.run_id not in rows for cell in cells)
-        ]
-        return len(self.given[place])
-
-
-class _Worker:
-    """One worker after the other, as the client sees it."""
-
-    def __init__(self, work: _Work, place: int) -> None:
-        self.work, self.place, self.spend = work, place, work.spend
+    def __init__(
+        self, client: Client, sweep: Sweep, given: tuple[Any, ...], spend: float | None, pause: float
+    ) -> None:
+        self.client, self.sweep, self.given, self.spend, self.pause = client, sweep, given, spend, pause
         self.runs: dict[str, tuple[Recorder, asyncio.Future[Row]]] = {}
         self.deaths = Counter[str]()
         self.alone = asyncio.Lock()
         self.needed = asyncio.Event()
         self.actor: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    async def more(self) -> list[Cell]:
-        """Return the runs of the next task. A worker has an even share of the unfinished tasks at most."""
-        tasks, places = self.work.tasks, range(len(self.work.given))
-        while tasks and self.work.unfinished(self.place) * len(places) >= len(tasks) + sum(
-            map(self.work.unfinished, places)
-        ):
-            await asyncio.sleep(LOOK)
-        if not tasks:
-            return []
-        self.work.given[self.place].append(tasks.popleft())
-        return self.work.given[self.place][-1]
+        self.asking: list[asyncio.Future[News]] = []
+        """The exchange under way."""
 
     async def carry_out(self, execution: Execution) -> Row:
         """Carry out a run. If its workers die, it is made alone, which tells whether it kills them.
@@ -438,7 +381,7 @@ class _Worker:
                 actor = await asyncio.shield(self.actor)
                 self.runs[header.id] = recorder, done
                 try:
-                    await _in_loop(self.work.client, lambda: actor.start(header.id, journal))
+                    await _in_loop(self.client, lambda: actor.call("start", header.id, journal))
                 except Exception:
                     if not (await asyncio.wait([done], timeout=NOTICE))[0]:
                         raise
@@ -452,7 +395,7 @@ class _Worker:
             self.runs.pop(header.id, None)
             recorder.close()
             paid = payments(line for line in recorder.lines[kept:] if getattr(line.e, "name", "") != RESUMED)
-            self.work.sweep.runner.gateway.spend_limiter.spend(paid)
+            self.sweep.runner.gateway.spend_limiter.spend(paid)
             self.spend = None if self.spend is None else max(0.0, self.spend - paid)
 
     async def serve(self) -> None:
@@ -465,17 +408,12 @@ class _Worker:
             for _, done in self.runs.values():
                 if not done.done():
                     done.set_exception(WorkerDied())
-            await asyncio.sleep(self.work.pause)
+            await asyncio.sleep(self.pause)
 
     async def _serve_one(self) -> None:
         """Serve one worker until it dies."""
-        client, key = self.work.client, f"tot_lab-{secrets.token_hex(8)}"
-
-        async def submitted() -> Future[Any]:
-            arguments = self.work.parcel, self.place, len(self.work.given), self.spend
-            return client.submit(SweepWorker, *arguments, actor=True, key=key)
-
-        future = await _in_loop(client, submitted)
+        client, key = self.client, f"tot_lab-{secrets.token_hex(8)}"
+        future = client.submit(SweepWorker, *self.given, self.spend, actor=True, key=key)
         try:
             clock = asyncio.get_running_loop().time
             quiet = clock() + SILENCE
@@ -492,68 +430,68 @@ class _Worker:
             with client.as_current():
                 actor = Actor(SweepWorker, address[0], key)
             self.actor.set_result(actor)
-            results: list[Result] = []
-            while (news := await self._exchange(actor, future, results)) is not None:
-                results = await self._take(news)
+            await self._exchange(actor, future)
         finally:
             with suppress(Exception):  # it may have died, and the client may be closed
                 if self.actor.done():
-                    last = _in_loop(client, lambda: self.actor.result().exchange(None))
-                    await self._take(_news_in(await asyncio.wait_for(last, 2 * NOTICE)))
+                    last = _in_loop(client, lambda: self.actor.result().call("cancel"))
+                    for news in await asyncio.wait_for(asyncio.gather(*self.asking, last), 2 * NOTICE):
+                        await self._take(news)
+            for asking in self.asking:
+                asking.cancel()
             with suppress(Exception):
                 await _in_loop(client, lambda: client.cancel([future]))
 
-    async def _exchange(self, actor: Any, future: Future[Any], results: list[Result]) -> News | None:
-        """Return the news of a worker, or `None` if it died."""
-        asking = _in_loop(self.work.client, lambda: actor.exchange(_encode(results)))
+    async def _exchange(self, actor: Any, future: Future[Any]) -> None:
+        """Take in the news of a worker until it dies."""
+        lost = asyncio.create_task(_until_lost(future))
+        results: list[Result] = []
         try:
-            while not (await asyncio.wait([asking], timeout=AGAIN))[0] and future.status == "finished":
-                pass
-            if asking.done():
-                return _news_in(asking.result())
-        except (OSError, LookupError, RuntimeError):
-            until = time.monotonic() + NOTICE
-            while future.status == "finished" and time.monotonic() < until:
-                await asyncio.sleep(LOOK)
-            if future.status == "finished":
-                raise
+            while True:
+                asking = _in_loop(self.client, partial(actor.call, "exchange", results))
+                self.asking = [asking]
+                await asyncio.wait([asking, lost], return_when=asyncio.FIRST_COMPLETED)
+                if not asking.done() or asking.exception():
+                    await asyncio.wait([lost], timeout=NOTICE)
+                    if lost.done():
+                        lost.result()
+                        return
+                self.asking = []
+                results = await self._take(asking.result())
         finally:
-            asking.cancel()
-        if future.status != "error":
-            raise RuntimeError(
-                f"Dask gave up the tasks of the sweep ({future.status}), for example because the client was "
-                f"closed or restarted. Call lab.sweep again to continue."
-            )
-        return None
+            lost.cancel()
 
     async def _take(self, news: News) -> list[Result]:
         """Take in news. Returns the results of its requests to the cache."""
         for text in news.warnings:
             _warn(text)
-        for run_id, lines in news.lines:
-            if run_id in self.runs:
-                recorder, done = self.runs[run_id]
-                try:
-                    recorder.extend(lines_in(lines, run_id))
-                except Exception as error:  # of a follower
-                    done.set_exception(error)
-        for run_id, row in news.rows:
-            if run_id in self.runs and not self.runs[run_id][1].done():
-                self.runs[run_id][1].set_result(row)
+        for run_id, lines, row in news.runs:
+            if run_id not in self.runs or self.runs[run_id][1].done():
+                continue
+            recorder, done = self.runs[run_id]
+            try:
+                recorder.extend(lines_in(lines, run_id))
+                if row is not None:
+                    done.set_result(row)
+            except Exception as error:  # of a follower
+                done.set_exception(error)
         return list(await asyncio.gather(*(self._result(*request) for request in news.requests)))
 
-    async def _result(self, ticket: int, operation: str, key: str, data: bytes) -> Result:
-        """Carry out an operation of the cache."""
+    async def _result(self, ticket: int, method: str, given: Any, named: Any) -> Result:
+        """Call a method of the cache."""
         try:
-            cache = self.work.sweep.runner.gateway.cache
-            if operation == "find":
-                found = cache.stored(key, msgspec.json.decode(data))
-                return ticket, found and found[0], ""
-            if operation == "explain":
-                call, request = msgspec.json.decode(data, type=tuple[Call, Request])
-                return ticket, (await cache.explain_miss(call, request)).encode(), ""
-            weights = stored_in(key, data).weights
-            is_new = await cache.keep(key, data, weights, replace=operation == "replace")
-            return ticket, b"" if is_new else None, ""
+            cache = self.sweep.runner.gateway.cache
+            return ticket, await getattr(cache, method)(*given, **named), None
         except (OSError, CacheError) as error:
-            return ticket, None, str(error)
+            return ticket, None, error
+
+
+async def _until_lost(future: Future[Any]) -> None:
+    """Wait until an actor is lost. Raises `RuntimeError` if dask gave up on it."""
+    while future.status == "finished":
+        await asyncio.sleep(AGAIN)
+    if future.status != "error":
+        raise RuntimeError(
+            f"Dask gave up the tasks of the sweep ({future.status}), for example because the client was "
+            f"closed or restarted. Call lab.sweep again to continue."
+        )

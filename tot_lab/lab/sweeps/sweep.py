@@ -295,22 +295,15 @@ class Sweep(SweepMethods):
         cells: Sequence[Cell],
         at_once: int,
         update: Callable[[], None],
-        more: Callable[[], Awaitable[Sequence[Cell]]] | None = None,
         remotely: Remotely | None = None,
     ) -> None:
-        """Make the unfinished runs of `cells`, in this process or `remotely`. `update` is called after each
-        run. `more` is called for further cells whenever no cell is waiting, until it returns no cells.
-        """
+        """Make the unfinished runs of `cells`, in this process or `remotely`. `update` is called after each."""
         waiting, turn = deque(cells), asyncio.Lock()
 
         async def work() -> None:
-            nonlocal more
-            while waiting or more:
+            while waiting:
                 async with turn:
                     await self._until_needed()
-                    if more and not waiting:
-                        waiting.extend(await more())
-                        more = more if waiting else None
                 if not waiting:
                     return
                 cell = waiting.popleft()
@@ -323,7 +316,7 @@ class Sweep(SweepMethods):
 
         with seldom_collecting():
             async with asyncio.TaskGroup() as workers:
-                for _ in range(at_once if more else min(at_once, len(cells))):
+                for _ in range(min(at_once, len(cells))):
                     workers.create_task(work())
 
     async def _until_needed(self) -> None:

@@ -24,7 +24,7 @@ from tot_lab.models.chat.replies import (
     Billed,
     Choice,
     Price,
-    Share,
+    ReplyUsage,
     continuation_of,
     scrubbed_reply,
     shares_of,
@@ -54,7 +54,7 @@ _LOOKING = 20.0  # seconds to wait for a page
 _NO_CHOICE = Choice(None, None, None, ())
 
 
-def _with_share(reply: Reply, share: Share, reported: str) -> Reply:
+def _with_share(reply: Reply, share: ReplyUsage, reported: str) -> Reply:
     """Return `reply` with its share of the usage, or with the `reported` usage that is not believed."""
     return replace(
         reply,
@@ -304,11 +304,11 @@ class ChatEndpoint(Endpoint):
 
     def _shares(
         self, answers: Answers, calls: Sequence[Call], observer: CallObserver
-    ) -> tuple[list[Share], str]:
+    ) -> tuple[list[ReplyUsage], str]:
         """Return the usage of each reply, and the reported one if it cannot be true. Charges the observer."""
         choices = answers.choices[: len(calls)]
         reported: str = getattr(answers.usage, "reported", "")
-        shares = [Share()] * len(choices)
+        shares = [ReplyUsage()] * len(choices)
         if answers.usage is None or reported:
             return shares, reported
         billed = self._billed(answers.usage, answers.processing.cached_tokens)

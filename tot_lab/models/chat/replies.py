@@ -39,7 +39,7 @@ class Billed(NamedTuple):
     cost: float | None
 
 
-class Share(NamedTuple):
+class ReplyUsage(NamedTuple):
     """What one reply of a request used, as if its call had been a request of its own.
 
     `is_exact` says whether its tokens are known, and not estimated from those of several replies.
@@ -410,7 +410,7 @@ def shared(whole: int, sizes: Sequence[int]) -> list[int]:
     return [whole - sum(parts[1:]), *parts[1:]]
 
 
-def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] | None) -> list[Share]:
+def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] | None) -> list[ReplyUsage]:
     """Return what each reply of a request used.
 
     Args:
@@ -426,7 +426,7 @@ def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] 
     parts = [billed.prompt] * count if prompts is None else shared(billed.prompt, prompts)
     is_exact = is_exact and (prompts is None or count == 1)
     return [
-        Share(part, output, _cost_of(billed, part, output), is_exact)
+        ReplyUsage(part, output, _cost_of(billed, part, output), is_exact)
         for part, output in zip(parts, outputs, strict=True)
     ]
 

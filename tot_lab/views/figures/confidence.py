@@ -12,15 +12,7 @@ from numpy.typing import NDArray
 
 from tot_lab.analysis.deep_thought import deep_thought
 from tot_lab.record.run import Run, expect_run
-from tot_lab.views.figures.theme import (
-    KINDS,
-    Palette,
-    legend_at,
-    palette,
-    plain,
-    short,
-    show_message,
-)
+from tot_lab.views.figures.theme import KINDS, Palette, legend_at, palette, plain, short, show_message
 from tot_lab.views.figures.verdict import style_run_figure
 
 if TYPE_CHECKING:

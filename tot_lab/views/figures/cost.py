@@ -18,16 +18,7 @@ from tot_lab.analysis.frames import CallRow, calls_of
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.records import Line
 from tot_lab.record.run import Run, Usage, expect_run, money, usage_of
-from tot_lab.views.figures.theme import (
-    KINDS,
-    TEXT,
-    legend_at,
-    number,
-    palette,
-    plain,
-    short,
-    show_message,
-)
+from tot_lab.views.figures.theme import KINDS, TEXT, legend_at, number, palette, plain, short, show_message
 from tot_lab.views.figures.verdict import style_run_figure
 
 if TYPE_CHECKING:

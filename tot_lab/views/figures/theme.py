@@ -188,13 +188,13 @@ def _default_is_dark() -> bool:
 
 
 def themed(css: str) -> str:
-    """Replace the variables of fixed values in a style sheet, such as `var(--space-2)`, with their values."""
+    """Replace the variables of fixed values in a style sheet, such as `var(--font)`, with their values."""
 
     def value(found: re.Match[str]) -> str:
-        value = THEME[found[1]][found[2]]
+        value = THEME[found[1]][found[2]] if found[1] else FONT
         return f"{value}px" if isinstance(value, int) else str(value)
 
-    return re.sub(r"var\(--(text|space|light|either)-(\w+)\)", value, css)
+    return re.sub(r"var\(--(?:font|(text|space|light|dark|either)-(\w+))\)", value, css)
 
 
 def translucent(colour: str, opacity: float) -> str:

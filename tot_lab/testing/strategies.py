@@ -1,39 +1,22 @@
-"""Contract tests for your own strategies and domains.
-
-    from tot_lab.testing import check_strategy
-
-    def test_mine():
-        check_strategy(MyStrategy())
-
-tot_lab's own strategies are tested with the same functions. Each function checks one promise. If the promise
-is broken, it raises an AssertionError with one sentence and the first difference. Neither a model nor a
-network is needed: a scripted model replies to every purpose of a call. Its random choices depend on the call
-alone. In a notebook: `await asyncio.to_thread(check_strategy, MyStrategy())`.
-"""
+"""The promises of a strategy: one function each, which raises an AssertionError if it is broken."""
 
 from __future__ import annotations
 
 import asyncio
 import dis
-import hashlib
 import inspect
 import json
-import math
-import random
-import re
 import tempfile
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from difflib import get_close_matches
-from itertools import islice
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from tot_lab.analysis.rehearsal import carry_out
-from tot_lab.core.calls import Call, Reply, TokenLogprob, ToolCall
+from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Part, UserFunction, needs_functions, part_of, parts_in
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
@@ -41,8 +24,6 @@ from tot_lab.core.task import Answer, Domain, Task
 from tot_lab.core.thinking import Budget, Thinking, gather, resample
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
-from tot_lab.domains import general
-from tot_lab.domains.puzzles.base import PuzzleDomain
 from tot_lab.lab.lab import Lab
 from tot_lab.record.importers import load
 from tot_lab.record.run import Run
@@ -50,170 +31,14 @@ from tot_lab.runtime.branching import describe_change
 from tot_lab.runtime.roles import thinking_of
 from tot_lab.strategies.baselines import OneAnswer
 from tot_lab.strategies.search import BeamSearch, Stop, TreeOfThoughts
-from tot_lab.tools import Tool, Toolbox, tool
+from tot_lab.testing.model import HOSTILE, TASK, Scripted, answer_to, expect, legs, shuffled
+from tot_lab.tools import Tool, Toolbox
 from tot_lab.views.figures import figures_of
 
 T = TypeVar("T")
 
 SECONDS = 120.0
 """Time limit of one run. A strategy that does not end breaks its promise."""
-
-
-# The task, the tools and the scripted model of the trials.
-
-
-@tool(pure=True)
-def legs(animal: str) -> int:
-    """How many legs an animal has."""
-    return {"spider": 8, "duck": 2}[animal]
-
-
-TASK = general("How many legs have three spiders and a duck?", answer=26, grade="number")
-
-
-def dice(call: Call) -> random.Random:
-    """Return a random generator seeded by everything in `call` that may change a reply."""
-    key = repr((call.prompt, call.sample_index, call.attempt, call.repeat))
-    return random.Random(hashlib.sha256(key.encode()).digest())
-
-
-def answer_to(call: Call) -> str | Reply:
-    """Return a reply of the kind that the call requests. Some are duplicates, some are unreadable.
-
-    If the call requests log-probabilities, each word is a token, and one reply in ten reports none.
-    """
-    reply = _answer_to(call)
-    roll = random.Random(dice(call).random())
-    if not call.logprobs or not isinstance(reply, str) or roll.random() < 0.1:
-        return reply
-    tokens = []
-    for word in re.findall(r"\s*\S+", reply):
-        likely = roll.uniform(0.4, 1)
-        top = {word: math.log(likely), " or": math.log((1 - likely) * 0.9 + 1e-9)}
-        alternatives = dict([*top.items()][: call.logprobs])
-        tokens.append(TokenLogprob(word, top[word], alternatives))
-    return Reply(reply, logprobs=tuple(tokens))
-
-
-def _answer_to(call: Call) -> str | Reply:
-    roll = dice(call)
-    if call.purpose == "logprob":
-        yes = roll.uniform(0.01, 0.99)
-        top = {"Yes": math.log(yes), " no": math.log(1 - yes)} if roll.random() < 0.9 else {"Well": -0.1}
-        return Reply("Yes", logprobs=(TokenLogprob("Yes", math.log(yes), top),))
-    if call.purpose in ("sample", "rollout"):
-        return f"step {roll.randrange(100)}"
-    if call.purpose == "propose":
-        return "\n".join(f"{k}. step {roll.randrange(100)}" for k in range(1, 5))
-    if call.purpose in ("value", "part"):
-        return "no idea" if roll.random() < 0.1 else f"score: {roll.randrange(100) / 100}\nbecause"
-    if call.purpose == "reward":
-        return roll.choice(["I cannot tell.", *(str([roll.randrange(101) / 100] * k) for k in range(1, 4))])
-    if call.purpose in ("vote", "compare"):
-        return f"best: {roll.randint(1, 3)}"
-    if call.purpose == "joint":
-        return str([roll.randrange(100) / 100 for _ in range(call.prompt.count("step") and 3)])
-    if call.purpose == "critique":
-        wrong = f"UNSATISFIED: mistake {roll.randrange(10_000)}, so count again."
-        return roll.choice(["SATISFIED: it holds.", wrong, wrong, "I cannot say."])
-    if call.purpose == "route":
-        return json.dumps({"kind": roll.choice(["simple", "writing", "steps", "open"])})
-    if call.purpose == "classify":
-        return json.dumps({"category": roll.choice(["planning", "debugging", "reasoning", "animals"])})
-    if call.purpose == "extract":
-        page = call.prompt.partition("<page>")[2].partition("</page>")[0].strip()
-        return roll.choice([f"It says:\n```\n{page}\n```", "Take `a name made up`.", "NOTHING"])
-    if call.purpose in ("plan", "patch", "augment"):
-        return _steps(call, roll)
-    if call.purpose == "review":
-        return f"{roll.choice(['SATISFIED: it adds up.', 'UNSATISFIED: the duck is missing.'])}\nAnswer: 26"
-    if call.purpose in ("branch", "develop", "converge"):
-        return _deep(call, roll)
-    if call.purpose == "analysis" and roll.random() < 0.2:
-        return ""
-    if call.purpose == "synthesize":  # quotes the prompt, so that a changed thought stays visible
-        return f"{call.prompt}\nNext: go on with {roll.randrange(10_000)}"
-    if call.purpose == "reflect":
-        return f"Half is done.\nNext: go on with {roll.randrange(10_000)}"
-    answer = roll.choice([24, 26, 26])
-    if call.purpose == "act" and roll.random() < 0.5:
-        request = ToolCall("a", "legs", json.dumps({"animal": roll.choice(["spider", "duck"])}))
-        return Reply("Let me look.", tool_calls=(request,) * roll.randint(1, 2))
-    if "final-answer" in {tool["name"] for tool in call.tools}:
-        return Reply(tool_calls=(ToolCall("b", "final-answer", json.dumps({"answer": f"{answer}"})),))
-    return f"Let me think.\nAnswer: {answer}"
-
-
-def _deep(call: Call, roll: random.Random) -> str:
-    """Return the reply of a stage of Deep Think, at times as text without JSON.
-
-    Solutions quote what they are based on, so that a changed thought stays visible.
-    """
-    quoted = re.split(r"</?(?:solution|approach)>", call.prompt)[1::2]
-    texts = "\n".join(text.strip("\n") for text in quoted)
-    if roll.random() < 0.2:
-        return f"{texts}\nThree times eight and two: {roll.choice([24, 26])}"
-    if call.purpose == "branch":
-        names = roll.sample(["by animal", "by leg", "by pairs", "by guess"], 3)
-        return json.dumps({"branches": [{"name": name, "strategy": f"Count {name}."} for name in names]})
-    answer = f"{texts}\nAnswer: {roll.choice([24, 26, 26])}"
-    confidence = roll.randrange(0, 101) / 10
-    if call.purpose == "develop":
-        return json.dumps({"solution": answer, "confidence": confidence, "weaknesses": ["It is short."]})
-    marks = {"correctness": roll.randint(0, 10), "elegance": roll.randint(0, 10)}
-    judged = [{"name": f"by {what}", **marks} for what in ("leg", "animal", "pairs")]
-    made = {"evaluations": judged, "synthesis": answer, "confidence": confidence}
-    return json.dumps({**made, "should_continue": roll.random() < 0.7})
-
-
-def _steps(call: Call, roll: random.Random) -> str:
-    """Return the steps of a plan. Some of them fail, and some replies are text without JSON."""
-    if roll.random() < 0.1:
-        return "First count the legs of the spiders."
-    open_ones = re.findall(r"^(s\d+)\b.*\[(?:failed|skipped)\]", call.prompt, re.MULTILINE)
-    steps = []
-    for id in open_ones if call.purpose == "patch" else [""] * roll.randint(1, 3):
-        kind = roll.choice(["tool_call", "analysis", "composite"])
-        animal = roll.choice(["spider", "duck", "horse"])
-        steps.append(
-            {
-                "id": id,
-                "title": f"step {roll.randrange(100)}",
-                "instruction": f"Count {roll.randrange(100)} legs of a {animal}.",
-                "type": kind,
-                "toolName": "legs",
-                "toolArgs": {"animal": animal},
-                "toolHints": ["legs"],
-            }
-        )
-    return json.dumps({"steps": steps})
-
-
-class Scripted:
-    """A model that replies with `reply(call)` and counts its calls.
-
-    `latency(call)` is the number of seconds before the reply. It never changes the reply.
-    """
-
-    def __init__(
-        self,
-        reply: Callable[[Call], str | Reply] = answer_to,
-        latency: Callable[[Call], float] | None = None,
-    ) -> None:
-        self.reply = reply
-        self.latency = latency
-        self.calls: list[Call] = []
-
-    async def __call__(self, call: Call) -> str | Reply:
-        self.calls.append(call)
-        await asyncio.sleep(self.latency(call) if self.latency else 0)
-        return self.reply(call)
-
-
-def shuffled(seed: int, most: float = 0.003) -> Callable[[Call], float]:
-    """Return a random latency of at most `most` seconds, so that each seed gives another order of replies."""
-    roll = random.Random(seed)
-    return lambda call: roll.random() * most
 
 
 def wait(thing: Awaitable[T]) -> T:
@@ -229,48 +54,6 @@ def wait(thing: Awaitable[T]) -> T:
     with ThreadPoolExecutor(1) as apart:  # a notebook has a running event loop, in which another cannot run
         return apart.submit(asyncio.run, soon()).result()
 
-
-def _calling(*calls: tuple[str, str]) -> Reply:
-    return Reply(tool_calls=tuple(ToolCall("a", name, arguments) for name, arguments in calls))
-
-
-HOSTILE: tuple[str | Reply, ...] = (
-    "",
-    " \n\t ",
-    "\x00\x1b[31m\u202e\u2028",
-    "\ud800",
-    "é✓🦆" * 50,
-    "word " * 20_000,
-    "9" * 5_000,
-    "null",
-    "[]",
-    "{}",
-    "[" * 20_000,
-    '{"a":' * 5_000,
-    '{"answer": null, "kind": 7, "steps": "none"}',
-    '{"steps": [{"id": "s1", "type": "analysis", "dependsOn": ["s1", "s9"], "instruction": null}]}',
-    '```json\n{"steps": [,]}\n``` and ```',
-    "{{from_step:s1}} {{from_step:s99:summary}} {0} %s {problem}",
-    "score: 7\nscore: -1\nscore: NaN",
-    "score: 1e999",
-    "[0.5, -3, 1e400, NaN]",
-    "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
-    "best: 999999999999",
-    "SATISFIED: UNSATISFIED: satisfied:",
-    "<think>never closed",
-    "</think></think>Answer:",
-    "Answer:",
-    '{"name": "no-such-tool", "arguments": {"x": [}}',
-    '{"name": "legs", "arguments": "duck"}',
-    '{"tool": "legs", "parameters": {"animal": 7, "more": true}}',
-    _calling(("no-such-tool", "{}")),
-    _calling(("legs", "not json"), ("legs", '["duck"]'), ("legs", '{"animal": "duck"}')),
-    _calling(("final-answer", "{")),
-    _calling(("final-answer", '{"answer": ""}'), ("legs", '{"animal": "duck"}')),
-    _calling(("", ""), ("\ud800", "\ud800")),
-    Reply("cut o", finish_reason="length"),
-)
-"""Malformed replies that must not raise an exception in any strategy."""
 
 _MODELS: Sequence[Sequence[str | Reply]] = [*([one] for one in HOSTILE), HOSTILE]
 
@@ -301,12 +84,6 @@ class Trial(NamedTuple):
     def run(self, model: Scripted | None = None, strategy: Strategy | None = None, **options: Any) -> Run:
         """Run the strategy once, in memory."""
         return wait(self.lab(model).run(strategy or self.strategy, self.task, **options))
-
-
-def expect(kept: bool, message: str) -> None:
-    """Raise an AssertionError with `message` unless `kept`."""
-    if not kept:
-        raise AssertionError(message)
 
 
 HINT = (
@@ -447,16 +224,16 @@ def records_the_same_for_any_latency(trial: Trial) -> None:
 
 
 def runs_beside_itself(trial: Trial) -> None:
-    """64 branches of one run, which run it at the same time, share no state: each gives the record that it
+    """24 branches of one run, which run it at the same time, share no state: each gives the record that it
     gives alone.
     """
-    together = trial.run(trial.model(6), _Branches(strategy=trial.strategy, numbers=tuple(range(64))))
+    together = trial.run(trial.model(6), _Branches(strategy=trial.strategy, numbers=tuple(range(24))))
     answers = json.loads(together.answer)
-    for k in (0, 31, 63):
+    for k in (0, 11, 23):
         alone = trial.run(strategy=_Branches(strategy=trial.strategy, numbers=(k,)))
         record = alone.events[1:-1]
         begin = together.events.index(record[0]) if record[0] in together.events else 0
-        when = f"between branch {k} alone and beside 63 others"
+        when = f"between branch {k} alone and beside 23 others"
         expect_same(record, together.events[begin : begin + len(record)], when)
         expect(
             [answers[k]] == json.loads(alone.answer),
@@ -1033,227 +810,3 @@ def check_strategy(
             raise AssertionError(
                 f"{type(strategy).__name__} {promise.__name__}: it raised {shown}"
             ) from error
-
-
-# Checks of a domain.
-
-
-class Seen(NamedTuple):
-    """What an evaluator sees of a path.
-
-    Attributes:
-        prompt: The method that makes the prompt.
-        path: Description of the path, such as `a whole reply`.
-        shows_step: Whether the prompt contains the last step word for word.
-        text: The prompt.
-    """
-
-    prompt: str
-    path: str
-    shows_step: bool
-    text: str
-
-
-def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
-    """Check the domain of `task`: every prompt, reader and rule, on the paths that strategies hand it.
-
-    These are not only paths of steps. Best of N passes a whole reply as one step, a synthesis passes a merged
-    text, and a model may reply with anything. Methods that the domain does not provide are skipped.
-
-    Args:
-        task: A task of the domain. If it has a reference, the reference must be graded 1, or not at all.
-        steps: A path of steps of the task, such as one that leads to an answer. Its prefixes are tried too.
-
-    Returns:
-        What an evaluator would see of each path. A prompt that does not show the step it asks about lets the
-        evaluator guess.
-
-    Raises:
-        AssertionError: Names the method, the path and what is wrong with the result. For a
-            `PuzzleDomain`, also if a move is not read as it is written, a step is not legal, or the moves of
-            an unsolved puzzle are graded 1.
-        TypeError: If `task` is not a task.
-
-    Warns:
-        UserWarning: If a method has nearly the name of one that a domain may override, or the question of a
-            `PuzzleDomain` states no puzzle.
-    """
-    if not isinstance(task, Task):
-        raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
-    if isinstance(steps, str):
-        raise TypeError(f"steps must be a list of steps: got {steps!r}.")
-    for near, method in _misspelt(type(task.domain)):
-        name = f"{type(task.domain).__name__}.{method}"
-        warnings.warn(f"No strategy calls {name}. Did you mean {near}?", UserWarning, stacklevel=2)
-    trial = _DomainTrial(task)
-    if isinstance(task.domain, PuzzleDomain):
-        _check_puzzle(task.domain, task, steps)
-    texts = [text for text in HOSTILE if isinstance(text, str)]
-    for text in texts:
-        trial.read(text)
-    rows = [row for what, path in _paths(task, steps) for row in trial.follow(what, path)]
-    if task.reference is not None:
-        grade = trial.call("grade", "the reference", task, str(task.reference))
-        expect(grade in (1, None), f"grade gives the reference {task.reference!r} {grade!r} instead of 1")
-    return rows
-
-
-def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> None:
-    """Without these, every path leads nowhere, and nothing else is checked."""
-    puzzle = domain.puzzle(task)
-    if puzzle is None:
-        what = f"read_puzzle reads no puzzle from the question {task.question!r:.80}"
-        warnings.warn(f"{what}, so moves and grades were not checked.", UserWarning, stacklevel=3)
-        return
-    for move in islice(domain.moves(puzzle, domain.start(puzzle)), 3):
-        text = domain.write(puzzle, move)
-        read = list(domain.read_moves(puzzle, text))
-        expect(read == [move], f"read_moves reads {read!r} from {text!r}, as which write writes {move!r}")
-    for depth in range(1, len(steps) + 1):
-        legal = domain.position(task, steps[:depth]) is not None
-        expect(legal, f"steps: step {depth}, {steps[depth - 1]!r:.80}, states no legal move")
-    for depth in range(len(steps)):
-        position = domain.position(task, steps[:depth])
-        if position is not None and not domain.solved(puzzle, position.state):
-            text = domain.write_answer(puzzle, position)
-            grade = domain.grade(task, text)
-            expect(grade != 1, f"grade gives {text!r:.80} {grade!r}, although these moves do not solve it")
-
-
-def _misspelt(kind: type[Domain]) -> Iterator[tuple[str, str]]:
-    """Return the nearest method of the base class to each method that only `kind` has, if they are alike."""
-    base = PuzzleDomain if issubclass(kind, PuzzleDomain) else Domain
-    known = {name for name, _ in inspect.getmembers(base, inspect.isfunction)} - vars(kind).keys()
-    for name, value in vars(kind).items():
-        if inspect.isfunction(value) and not hasattr(base, name):
-            yield from ((near, name) for near in get_close_matches(name, known, n=1, cutoff=0.91))
-
-
-def _paths(task: Task, steps: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Return the paths that strategies pass to a domain, with a description of each."""
-    answer = task.reference or "42"
-    yield "no step", []
-    for depth in range(1, len(steps)):
-        yield f"the first {depth} of {len(steps)} steps", list(steps[:depth])
-    if steps:
-        yield "all steps", list(steps)
-        yield "steps and an answer", [*steps, f"Answer: {answer}"]
-    yield "a whole reply", [f"Let me think step by step.\nFirst this, then that.\nAnswer: {answer}"]
-    yield "an answer alone", [f"Answer: {answer}"]
-    yield "a merged text", [f"Both attempts agree. Combining them:\n\n1. {answer}\n2. {answer}"]
-    yield "a reply cut short", ["Let me think step by step.\nFirst th"]
-    for text in HOSTILE:
-        if isinstance(text, str):
-            yield f"the text {text[:20]!r}", [text]
-
-
-class _DomainTrial:
-    """Calls the methods of a task's domain and checks their results."""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self.domain = task.domain
-        self.before = repr(task)
-
-    def call(self, method: str, what: str, *given: Any) -> Any:
-        """Call a method twice, and expect the same result and an unchanged task.
-
-        Returns `NotImplemented` if the domain does not provide it.
-        """
-        try:
-            first, second = (getattr(self.domain, method)(*given) for _ in range(2))
-        except NotImplementedError:
-            return NotImplemented
-        except Exception as error:
-            raise AssertionError(f"{method} on {what} raised {type(error).__name__}: {error}") from error
-        same = first == second or repr(first) == repr(second)
-        expect(same, f"{method} on {what} gives {first!r} and then {second!r}")
-        expect(repr(self.task) == self.before, f"{method} on {what} changes the task")
-        return first
-
-    def expect(
-        self, method: str, what: str, accepted: Callable[[Any], bool], wanted: str, *given: Any
-    ) -> Any:
-        """Call a method and check its result. The error message describes accepted results as `wanted`."""
-        result = self.call(method, what, *given)
-        provided = result is not NotImplemented
-        expect(
-            not provided or accepted(result), f"{method} on {what} gives {result!r}, which is not {wanted}"
-        )
-        return result if provided else None
-
-    def read(self, text: str) -> None:
-        """Pass `text` to every reader of the domain."""
-        task, what, top = self.task, f"the text {text[:20]!r}", self.domain.value_top
-        texts = "a list of strings"
-        self.expect("read_sample", what, _is(str, None), "a string or None", task, [], text)
-        self.expect("read_proposals", what, _all_strings, texts, task, [], text)
-        self.expect("pool_proposals", what, _all_strings, texts, task, [], [text, text])
-        for method in ("read_value", "read_part"):
-            self.expect(method, what, _within(top), f"a number from 0 to {top:g} or None", text)
-        self.expect("read_vote", what, _is_choice, "a number below 3 or None", text, 3)
-        self.expect("read_joint", what, _are_scores, "3 scores from 0 to 1 or None", text, ["a", "b", "c"])
-        self.expect("read_answer", what, _is(str, None), "a string or None", task, text)
-
-    def follow(self, what: str, path: list[str]) -> Iterator[Seen]:
-        """Check every prompt and rule on `path`, and yield what an evaluator would see."""
-        task, text = self.task, "a text that is not empty"
-        self.expect("steps", what, _is(str), "a string", path)
-        self.expect("sample_prompt", what, _is_text, text, task, path)
-        self.expect("propose_prompt", what, _is_text, text, task, path, 3)
-        self.expect("complete", what, _is(bool, None), "a bool or None", task, path)
-        self.expect("solvable", what, _is(bool, None), "a bool or None", task, path)
-        self.expect("state", what, _is_hashable, "hashable", task, path)
-        answer = self.expect("answer", what, _is(str, None), "a string or None", task, path)
-        if answer is not None:
-            self.expect("same", what, _is_hashable, "hashable", task, answer)
-            self.expect("grade", what, _within(1), "a number from 0 to 1 or None", task, answer)
-        if not path:
-            return
-        self.expect("assess", what, _within(1), "a number from 0 to 1 or None", task, path)
-        prompts = {
-            "value_prompt": (task, path),
-            "judge_prompt": (task, path),
-            "vote_prompt": (task, [path, [*path[:-1], "another step"]]),
-            "joint_prompt": (task, path[:-1], [path[-1], "another step"]),
-        }
-        for method, given in prompts.items():
-            prompt = self.expect(method, what, _is_text, text, *given)
-            if prompt is not None:
-                yield Seen(method, what, path[-1] in prompt, prompt)
-        most = self.call("max_parts", what, task)
-        if most is not NotImplemented:
-            parts = self.expect("part_prompts", what, _all_strings, "a list of texts", task, path) or []
-            expect(len(parts) <= most, f"part_prompts on {what} gives {len(parts)} prompts, at most {most}")
-
-
-def _is(*kinds: type | None) -> Callable[[Any], bool]:
-    return lambda value: any(value is None if kind is None else isinstance(value, kind) for kind in kinds)
-
-
-def _within(top: float) -> Callable[[Any], bool]:
-    return lambda value: value is None or (isinstance(value, int | float) and 0 <= value <= top)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _all_strings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _is_choice(value: Any) -> bool:
-    return value is None or (isinstance(value, int) and 0 <= value < 3)
-
-
-def _are_scores(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(map(_within(1), value))
-
-
-def _is_hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True

@@ -1,8 +1,7 @@
 """Construction of answers that satisfy some rules and violate others, by local search.
 
 The rules are the only input. A candidate is kept if more rules have the wanted outcome. An answer that
-satisfies all rules of a task proves that the task is solvable. A simulated player that forgets a rule uses an
-answer that violates only that rule, if possible.
+satisfies all rules of a task proves that the task is solvable, and is its reference.
 """
 
 from __future__ import annotations

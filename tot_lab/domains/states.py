@@ -1,0 +1,59 @@
+"""Base of domains whose steps lead from one state to the next. It holds the prompts that they share.
+
+Each prompt shows the problem, the steps so far with their state, and last what differs between siblings.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from tot_lab.core.task import Domain, Path, Task
+
+
+class StateDomain(Domain):
+    """Base of domains whose steps lead from one state to the next, such as the moves of a puzzle."""
+
+    kind = ""
+
+    step_name: ClassVar[str] = "step"
+    most_promising: ClassVar[str]
+    """What the best of several candidates is, as the prompt of a vote says it."""
+
+    worst: ClassVar[str]
+    surest: ClassVar[str]
+    """What the scores 0 and 1 of a candidate mean, as the prompt of joint scores says it."""
+
+    @abstractmethod
+    def _problem(self, task: Task) -> str:
+        """Return the problem with its rules."""
+
+    @abstractmethod
+    def _progress(self, task: Task, path: Path) -> str:
+        """Return the steps so far and the state that they lead to."""
+
+    def _position(self, task: Task, path: Path) -> str:
+        return f"{self._problem(task)}\n\n{self._progress(task, path)}"
+
+    def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
+        listed = (f"Candidate {k}:\n{self._progress(task, path)}" for k, path in enumerate(paths, 1))
+        ask = (
+            f"Which candidate is {self.most_promising}? Compare them in brief, then end with a line "
+            "`best: N`, N being its number."
+        )
+        return "\n\n".join([self._problem(task), ask, *listed])
+
+    def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
+        return (
+            f"{self._position(task, path)}\n\n"
+            f"Score each candidate from 0 ({self.worst}) to 1 ({self.surest}). Reply with a JSON array of "
+            f"the {len(candidates)} scores in that order and nothing else.\n\n"
+            f"Candidates for the next {self.step_name}:\n{self.steps(candidates)}"
+        )
+
+    def read_sample(self, task: Task, path: Path, text: str) -> str | None:
+        return next(iter(self.read_proposals(task, path, text)), None)
+
+    def is_bounded(self, task: Task) -> bool:
+        return True
