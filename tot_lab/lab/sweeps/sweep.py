@@ -297,7 +297,7 @@ class Sweep(SweepMethods):
         update: Callable[[], None],
         remotely: Remotely | None = None,
     ) -> None:
-        """Make the unfinished runs of `cells`, in this process or `remotely`. `update` is called after each."""
+        """Make the unfinished runs of `cells`, here or `remotely`, and call `update` after each."""
         waiting, turn = deque(cells), asyncio.Lock()
 
         async def work() -> None:
