@@ -228,7 +228,9 @@ def test_the_documented_response_of_predict(server):
     assert replied(served(server, TEIPredict))[0].text == "0.5"
     says(server, TEIPredict, PREDICTED)
     for correct in (None, "LABEL_1"):
-        with pytest.raises(Failure, match=r"correct must be one of the classes \['LABEL_0', 'admiration'\]"):
+        with pytest.raises(
+            Failure, match=r"`correct` must name one of its classes \['LABEL_0', 'admiration'\]"
+        ):
             replied(served(server, TEIPredict, correct=correct))
 
 

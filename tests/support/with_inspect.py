@@ -569,7 +569,7 @@ def of_points():
     [
         (of_state, "'of_state' cannot grade an answer: without the solver of its task it fails"),
         (in_sandbox, "'in_sandbox' cannot grade an answer: .*[Nn]o sandbox"),
-        (of_points, "'of_points' .*must give one value that is a grade: got 7"),
+        (of_points, "'of_points' .*must give one grade: got 7"),
         (perplexity, "'inspect_ai/perplexity' .*it needs more of the model's output"),
         (model_graded_qa, "'inspect_ai/model_graded_qa' .*give it one with model="),
         (lambda: pattern(r"#### (\d+)"), "'inspect_ai/pattern' .*its pattern finds neither"),

@@ -92,7 +92,9 @@ def findings_of(run: Run) -> Diagnosis:
 
 
 def seen_at_once(run: Run) -> Diagnosis:
-    """Return the findings that need no grading: if a loaded run is not graded yet, it stays so."""
+    """Return the findings about a run without grading it. If a loaded run is not graded yet, those
+    that need its grade are left out.
+    """
     return _found(_Facts(run, asking=can_be_asked(run)))
 
 

@@ -451,7 +451,7 @@ class _Sums(NamedTuple):
         good, other: Number of thoughts per task and score, by ascending score: `good` counts those that could
             lead to a correct answer, `other` the rest.
         gaps: Sum of score minus label per task and bin.
-        is_share: Whether each score is a share.
+        is_share: Whether all scores are from 0 to 1.
     """
 
     by_task: pandas.DataFrame

@@ -124,7 +124,7 @@ def _statistics(names: Sequence[str], frame: pandas.DataFrame, against: str | No
 
 
 def _p_value(p: float | None, swaps: int) -> str:
-    """Return a p-value as text, with "≤" if it comes from random swaps, which only bound it from above."""
+    """Return a p-value as text, with "≤" if random swaps estimated it, on average slightly too high."""
     if p is None:
         return NONE
     if swaps:

@@ -159,8 +159,8 @@ class _Grader:
         grade = grade_of(score.value)
         if grade is None:
             raise ValueError(
-                f"The scorer {self.name!r} must give one value that is a grade: got {score.value!r}. "
-                "C, P, I, N, yes, no, true, false and numbers from 0 to 1 are."
+                f"The scorer {self.name!r} must give one grade: got {score.value!r}. "
+                "Grades are C, P, I, N, yes, no, true, false and numbers from 0 to 1."
             )
         return grade
 

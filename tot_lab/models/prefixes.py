@@ -156,7 +156,8 @@ class Prefixes:
             if not is_exact:
                 await asyncio.sleep(WAITING)  # calls of one turn of a search arrive together
                 if sum(one.text == request.text for one in self._alive()) > 1:
-                    # No text of `beginnings_of` ends with an empty line, so no call with a seed uses this.
+                    # The state is saved under a text that ends with an empty line. No text of `beginnings_of`
+                    # does, so a call with a seed never restores it.
                     beginnings.append(Beginning(_without_reply(call), f"{request.text}\n\n"))
         while not self._took_slot(request):
             await asyncio.sleep(WAITING)

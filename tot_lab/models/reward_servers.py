@@ -404,7 +404,10 @@ class TEIPredict(_TEI):
             raise not_readable(f"expected a label and a score for each class: got {page!r:.100}")
         correct = next(iter(scores)) if self.correct is None and len(scores) == 1 else self.correct
         if correct not in scores:
-            raise not_readable(f"correct must be one of the classes {sorted(scores)!r:.100}: got {correct!r}")
+            classes = f"{sorted(scores)!r:.100}"
+            raise not_readable(
+                f"the setting `correct` must name one of its classes {classes}: got {correct!r}"
+            )
         return [[[scores[label] for label in sorted(scores, key=lambda label: (label == correct, label))]]]
 
     def _chosen(self, values: list[float]) -> float:

@@ -106,7 +106,7 @@ def roles_of(roles: Mapping[str, Any] | None) -> dict[str, Role]:
 
 
 def roles_from(settings: Mapping[str, dict[str, Any]]) -> dict[str, Role]:
-    """Return the roles in a header."""
+    """Return the roles from their settings in the header of a run."""
     made = {}
     for name, given in settings.items():
         model = given.get("model")

@@ -190,7 +190,9 @@ class PlanExecute(Acting):
     @classmethod
     def _calls_no_tools(cls, overflow: str) -> str:
         if overflow == "more":
-            raise ValueError("the planning model calls no tools. Set overflow on `strategy` instead.")
+            raise ValueError(
+                "overflow='more' adds a tool, and the planning model calls no tools. Set it on `strategy` instead."
+            )
         return overflow
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:

@@ -93,7 +93,11 @@ def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> Non
         if position is not None and not domain.solved(puzzle, position.state):
             text = domain.write_answer(puzzle, position)
             grade = domain.grade(task, text)
-            expect(grade != 1, f"grade gives {text!r:.80} {grade!r}, although these moves do not solve it")
+            is_right = text == str(task.reference)  # the answer may hold only a part of the state
+            expect(
+                grade != 1 or is_right,
+                f"grade gives {text!r:.80} {grade!r}, although these moves do not solve it",
+            )
 
 
 def _misspelt(kind: type[Domain]) -> Iterator[tuple[str, str]]:

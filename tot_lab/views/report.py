@@ -399,18 +399,21 @@ def _badge_html(note: str) -> str:
 
 
 def _tree_html(run: Run) -> str:
-    count = len(run.tree)
+    """Return the picture of the tree. It is cached on the run, whose records do not change, by its marks."""
+    count, marks = len(run.tree), run.marks
     if count == 0:
         return '<div style="opacity:.65">no thoughts yet</div>'
-    part = (
-        f'<div style="opacity:.65">the {MAX_DRAWN} most relevant of {count:,} thoughts</div>'
-        if count > MAX_DRAWN
-        else ""
-    )
-    return (
-        f'{part}<img alt="The tree of {count:,} thoughts" src="{svg_url(tree_svg(run, MAX_DRAWN))}" '
-        'style="max-width:100%;height:auto;border-radius:6px">'
-    )
+    drawn: str
+    marked, drawn = run.__dict__.get("_drawn", (None, ""))
+    if marked != marks:
+        part = f'<div style="opacity:.65">the {MAX_DRAWN} most relevant of {count:,} thoughts</div>'
+        drawn = (
+            f"{part if count > MAX_DRAWN else ''}"
+            f'<img alt="The tree of {count:,} thoughts" src="{svg_url(tree_svg(run, MAX_DRAWN))}" '
+            'style="max-width:100%;height:auto;border-radius:6px">'
+        )
+        run.__dict__["_drawn"] = marks, drawn
+    return drawn
 
 
 _CLASSES = {

@@ -44,7 +44,7 @@ class Disk:
         if self.calls == self.at:
             self.fill()
         self.calls += 1
-        return f"{answer_to(call)}\n{'because ' * 200}"
+        return f"{answer_to(call)}\n{'because ' * 600}"
 
     def lab(self, **options):
         return tl.Lab(scripted(self.reply), runs=self.folder / "runs", **options)

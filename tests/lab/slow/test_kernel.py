@@ -49,13 +49,17 @@ SWEEP = """
 import asyncio, tempfile
 import tot_lab as tl
 
+asked = []
+
 async def slow(call):
+    asked.append(call)
+    if len(asked) == 10:
+        print("ready", flush=True)
     await asyncio.sleep(0.05)
     return "Answer: 7"
 
 lab = tl.Lab(slow, runs=tempfile.mkdtemp())
 tasks = [tl.general(f"What is {n} + 1?") for n in range(80)]
-print("ready", flush=True)
 await lab.sweep(tl.OneAnswer(), tasks, at_once=1)
 """
 SWEPT = """

@@ -429,7 +429,9 @@ def _stated_answer(path: Path) -> str | None:
 
 
 def _stated(text: str) -> str | None:
-    """Return the expression in `<answer>` tags or after `Answer:`, or the whole text there if it has none."""
+    """Return the expression in `<answer>` tags or after `Answer:`, or all the text there if that holds none.
+    `None` if there is neither.
+    """
     stated = final_answer(text)
     if stated is None:
         return None

@@ -136,7 +136,7 @@ class Proposer(Part):
         The built-in proposers are functions that return a generator, so that they take their sample indices
         in the order of the picks. A `grow` that is itself a generator takes them only when its branch starts.
         """
-        raise NotImplementedError(f"the proposer {self.kind!r} has no grow")
+        raise NotImplementedError(f"the proposer {self.kind!r} does not define `grow`")
 
     def to_the_end(self) -> Proposer | None:
         """The proposer that writes the rest of a path in one step. `None` if there is none."""
