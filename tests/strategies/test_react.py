@@ -350,7 +350,7 @@ def test_without_it_nothing_is_offered_and_more_is_a_name_like_any_other():
             act(Script("?"), strategy, tools=[own])
     with pytest.raises(ValueError, match="required_tools: 'more' cannot be called: the tools are essay"):
         act(Script("?"), tl.ReAct(overflow="more", required_tools={"more": 1}), tools=[essay])
-    with pytest.raises(ValueError, match=r"overflow(?s:.)*the planning model calls no tools"):
+    with pytest.raises(ValueError, match=r"overflow(?s:.)*the planning model calls none"):
         tl.PlanExecute(overflow="more")
 
 

@@ -191,7 +191,7 @@ class PlanExecute(Acting):
     def _calls_no_tools(cls, overflow: str) -> str:
         if overflow == "more":
             raise ValueError(
-                "overflow='more' adds a tool, and the planning model calls no tools. Set it on `strategy` instead."
+                "overflow='more' adds a tool, and the planning model calls none. Set it on `strategy`."
             )
         return overflow
 

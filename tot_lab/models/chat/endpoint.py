@@ -221,8 +221,8 @@ class ChatEndpoint(Endpoint):
     async def _some(self, calls: Sequence[Call], observer: CallObserver, *, several: bool) -> list[Reply]:
         """Make one request, and return at least one reply. Raises `Failure`.
 
-        `several`: whether `observer` watches several calls, even if `calls` holds one of them. Notes then name
-        their call.
+        `several`: whether `observer` watches several calls, even if `calls` holds one of them. Then its notes
+        name their call.
         """
         try:
             answers = await self._accepted(calls, observer)
