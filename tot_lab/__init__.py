@@ -278,6 +278,8 @@ lab.__class__ = _Room  # `tl.Lab` is meant
 
 class _Presets:
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") and name != "__all__":  # of which tools ask every entry of `sys.modules`
+            raise AttributeError(name)
         return getattr(__getattr__("presets"), name)
 
 
