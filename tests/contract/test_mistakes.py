@@ -661,10 +661,10 @@ def test_a_part_shows_what_differs_from_its_defaults():
 
 
 def test_the_explorer_of_something_else_names_its_type():
-    with pytest.raises(TypeError, match=r"got a list_iterator\. A sweep is accepted too"):
+    with pytest.raises(TypeError, match=r"got list_iterator\. A sweep is accepted too"):
         tl.Explorer(iter([]))
     never = asyncio.sleep(0)
-    with pytest.raises(TypeError, match=r"got a coroutine\. Is an `await` missing\?"):
+    with pytest.raises(TypeError, match=r"got coroutine\. Is an `await` missing\?"):
         tl.Explorer(never)
     never.close()
 

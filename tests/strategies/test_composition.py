@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from tot_lab.core.calls import Call, Reply
 from tot_lab.core.records import Note, Thought
 from tot_lab.core.task import Task
 from tot_lab.tools import Calculator
+from tot_lab.views.explorer.recording import DIGITS_OF_NUMBERS, LAST_DIGITS
 from tot_lab.views.figures.tree import tree_info
 
 AGENT = tl.sim.SimAgent(skill=0.7)
@@ -42,6 +43,20 @@ def notes(run: tl.Run, name: str) -> list[Note]:
     return [event for event in run.events if isinstance(event, Note) and event.name == name]
 
 
+def numbers_in(column: str) -> Iterator[int]:
+    """The integers of a column of the page."""
+    number, unit, sign = 0, 1, 1
+    for digit in map(DIGITS_OF_NUMBERS.find, column):
+        if digit < 0:
+            sign = -1
+        elif digit >= LAST_DIGITS:
+            number += (digit - LAST_DIGITS) * unit
+            unit *= len(DIGITS_OF_NUMBERS) - LAST_DIGITS
+        else:
+            yield sign * (number + digit * unit)
+            number, unit, sign = 0, 1, 1
+
+
 def assert_one_tree(run: tl.Run, strategy: tl.Strategy, folder: Path) -> None:
     """Every thought hangs below the one root, in the frame, the figure and the explorer's page."""
     thoughts = [event for event in run.events if isinstance(event, Thought)]
@@ -61,7 +76,7 @@ def assert_one_tree(run: tl.Run, strategy: tl.Strategy, folder: Path) -> None:
     page = run.save_html(folder / "run.html").read_text()
     told = json.loads(re.search(r'id="run-0">(.*?)</script>', page, re.DOTALL)[1])
     lived = [line.e for line in run.lines if isinstance(line.e, Thought)]
-    above = accumulate(told["chunk"]["parents"])  # each as its difference from the one before
+    above = accumulate(numbers_in(told["chunk"]["parents"]))  # each as its difference from the one before
     assert [lived[k].id if k >= 0 else None for k in above] == [thought.parent for thought in lived]
     made = sum(reply.tool is None for reply in run.events if isinstance(reply, Reply))
     assert made == run.usage.calls <= strategy.max_calls(run.task)

@@ -178,7 +178,7 @@ def test_selecting():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(TypeError, match="a run, a stream or a recorder: got 3"):
+    with pytest.raises(TypeError, match="a run, a stream or a recorder: got int"):
         tl.Explorer(3)
     with pytest.raises(RuntimeError, match="needs a running event loop"):
         tl.Explorer(tl.Lab(Scripted(), runs=None).stream(SEARCH, TASK))

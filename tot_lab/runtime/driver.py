@@ -267,7 +267,7 @@ class Driver:
         branch = pending.branch
         if self.pending.get(branch) is not pending or (self._done.done() and not self._done.cancelled()):
             return  # its time was up, or the run has ended
-        if asks_no_model(pending.call):
+        if pending.call.model is not None and asks_no_model(pending.call):
             reply = msgspec.structs.replace(reply, tool=tool_of(pending.call))
         del self.pending[branch]
         pending.ends = None

@@ -81,7 +81,7 @@ def test_a_kernel_lists_the_names_and_shows_the_settings(tmp_path):
             assert not OF_PYDANTIC & names
         for name, row in [
             ("tl.BeamSearch", "width (int >= 1 | None, default 2): Thoughts kept"),
-            ("tl.Budget", "usd (float >= 0 | None, default None): What the calls would cost"),
+            ("tl.Budget", "usd (float >= 0 | None, default None): Cost of all calls in USD"),
             ("search", "temperature (float in [0, 2] | None, default None): Sampling temperature"),
             ("tl.Lab", "timeout (float | None, default 120.0): Seconds"),
             ("tl", "tl.Explorer(run)"),

@@ -19,11 +19,12 @@ TASKS = [tl.general(f"What is {k} + 1?", answer=k + 1) for k in range(12)]
 
 
 class Disk:
-    """A small disk with journals and a cache, which another file fills."""
+    """A small disk with journals and a cache, which another file fills. Replies have so many `words`."""
 
-    def __init__(self, folder, at=None):
+    def __init__(self, folder, at=None, words=200):
         self.folder = folder
         self.at = at
+        self.words = words
         self.calls = 0
         self.filler = folder / "filler"
 
@@ -44,7 +45,7 @@ class Disk:
         if self.calls == self.at:
             self.fill()
         self.calls += 1
-        return f"{answer_to(call)}\n{'because ' * 600}"
+        return f"{answer_to(call)}\n{'because ' * self.words}"
 
     def lab(self, **options):
         return tl.Lab(scripted(self.reply), runs=self.folder / "runs", **options)
@@ -170,8 +171,9 @@ def test_a_cache_stores_again_when_there_is_room(tmp_path, small_disk):
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("at", mostly_nightly([0, 1, 5, 11], [0, 5]))
 def test_a_sweep_on_a_disk_that_fills_is_completed_by_the_next(tmp_path, small_disk, cached, at):
-    whole = wait(Disk(tmp_path / "whole").lab(mode="off").sweep(tl.OneAnswer(), TASKS, name="s", at_once=3))
-    disk = Disk(small_disk(2048), at)
+    undisturbed = Disk(tmp_path / "whole", words=600).lab(mode="off")
+    whole = wait(undisturbed.sweep(tl.OneAnswer(), TASKS, name="s", at_once=3))
+    disk = Disk(small_disk(2048), at, words=600)  # more than a page of the disk
     options = {"cache": disk.folder / "calls"} if cached else {"mode": "off"}
     lab = disk.lab(**options)
     with warned("in memory only"):

@@ -322,7 +322,7 @@ class Explorer(Saved, anywidget.AnyWidget):
         if not hasattr(stream, "steer"):  # its room takes long to import
             hint = "Is an `await` missing?" if inspect.isawaitable(stream) else "A sweep is accepted too."
             kind = type(stream).__name__
-            raise TypeError(f"run must be a run, a stream or a recorder: got a {kind}. {hint}")
+            raise TypeError(f"run must be a run, a stream or a recorder: got {kind}. {hint}")
         if self._loop is None:
             raise RuntimeError("A stream needs a running event loop. Use a notebook, or await lab.run(…).")
         self._lab = self._lab or stream.lab

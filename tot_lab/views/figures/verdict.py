@@ -127,7 +127,7 @@ def _settings(run: Run) -> str:
     try:
         strategy = run.strategy
         shown = "" if strategy is None else repr(strategy)[len(type(strategy).__name__) + 1 : -1]
-        shown = re.sub(r"[\w.]*<locals>\.", "", shown)  # where a function was defined
+        shown = re.sub(r"(?<![\w.])(?:[\w.]*<locals>\.)+", "", shown)  # where a function was defined
     except Exception:  # raised by a loaded strategy, such as one without its package
         return ""
     return "" if strategy is None else short(shown, LONGEST) or "default settings"
