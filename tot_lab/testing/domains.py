@@ -88,16 +88,17 @@ def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> Non
     for depth in range(1, len(steps) + 1):
         legal = domain.position(task, steps[:depth]) is not None
         expect(legal, f"steps: step {depth}, {steps[depth - 1]!r:.80}, states no legal move")
+    end = domain.position(task, steps)
+    answer = None if end is None else domain.write_answer(puzzle, end)
     for depth in range(len(steps)):
         position = domain.position(task, steps[:depth])
         if position is not None and not domain.solved(puzzle, position.state):
             text = domain.write_answer(puzzle, position)
-            grade = domain.grade(task, text)
-            is_right = text == str(task.reference)  # the answer may hold only a part of the state
-            expect(
-                grade != 1 or is_right,
-                f"grade gives {text!r:.80} {grade!r}, although these moves do not solve it",
-            )
+            if text != answer:  # an answer may hold only a part of the state
+                grade = domain.grade(task, text)
+                expect(
+                    grade != 1, f"grade gives {text!r:.80} {grade!r}, although these moves do not solve it"
+                )
 
 
 def _misspelt(kind: type[Domain]) -> Iterator[tuple[str, str]]:
