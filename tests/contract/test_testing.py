@@ -286,7 +286,7 @@ def searched(search, **settings):
         (Rootless(), "runs_at_another_id", "first thought at '0.3'"),
         (Clocked(), "keeps_its_budget", "under a cap of"),
         (searched(Afresh(), evaluate=ByArrival()), "records_the_same_for_any_latency", "another order"),
-        (searched(OnItsClass()), "runs_beside_itself", "alone and beside 63 others"),
+        (searched(OnItsClass()), "runs_beside_itself", "alone and beside 23 others"),
         (searched(Stubborn()), "keeps_its_budget", "raised"),
         (searched(Learns()), "replays_and_resumes_from_any_line", "does not replay"),
         (searched(Modest()), "bounds_its_calls", "but max_calls is"),
