@@ -676,3 +676,13 @@ def test_a_search_that_picks_scores_is_told_to_pick_ids():
 
     with pytest.raises(TypeError, match=r"picking' must pick ids of thoughts: got [\d.e-]+\."):
         run(tl.TreeOfThoughts(search=picking), tl.game24("4 5 6 10"), tl.sim.SimGame24())
+
+
+@pytest.mark.parametrize("method", ["prune", "keep_best"])
+def test_a_helper_of_a_search_without_yield_from_says_so(method):
+    def forgetting(state):
+        children = yield tl.Pick(["0"])
+        getattr(state, method)(children, 2)
+
+    with pytest.warns(RuntimeWarning, match=rf"state\.{method}\(…\) did nothing\. Write `yield from state\."):
+        run(tl.TreeOfThoughts(search=forgetting), tl.game24("4 5 6 10"), tl.sim.SimGame24())

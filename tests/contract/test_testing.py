@@ -621,6 +621,17 @@ def test_a_grade_that_accepts_unfinished_moves_is_found():
         check_domain(task, ["take 5", "take 7"])
 
 
+def test_a_puzzle_that_cannot_read_a_foreign_prompt_is_found():
+    class Brittle(Taking):
+        kind = "tests/brittle"
+
+        def read_puzzle(self, text):
+            return super().read_puzzle(text.split("Numbers ")[1])
+
+    with pytest.raises(AssertionError, match=r"read_puzzle raises IndexError.*it must return None"):
+        check_domain(tl.Task(domain=Brittle(), question="Numbers 3 5 7, target 12"), ["take 5", "take 7"])
+
+
 def test_a_method_with_nearly_the_name_of_a_puzzle_is_named():
     class Misspelt(Taking):
         kind = "tests/misspelt_puzzle"

@@ -118,7 +118,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)
     except JournalError as error:
         raise JournalError(
-            f"{error}. No importer recognises the file: {'; '.join(tried)}. "
+            f"{str(error).rstrip('.')}. No importer recognises the file: {'; '.join(tried)}. "
             "tl.read_nodes makes a run of a table of nodes."
         ) from None
 

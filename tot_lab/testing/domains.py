@@ -81,6 +81,12 @@ def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> Non
         what = f"read_puzzle reads no puzzle from the question {task.question!r:.80}"
         warnings.warn(f"{what}, so moves and grades were not checked.", UserWarning, stacklevel=3)
         return
+    for text in ("What is six times seven?", ""):  # `sim/puzzle` asks every family about any prompt
+        try:
+            domain.read_puzzle(text)
+        except Exception as error:
+            what = f"read_puzzle raises {error!r:.80} for {text!r}"
+            raise AssertionError(f"{what}; it must return None for a text that states no puzzle") from error
     for move in islice(domain.moves(puzzle, domain.start(puzzle)), 3):
         text = domain.write(puzzle, move)
         read = list(domain.read_moves(puzzle, text))

@@ -10,6 +10,7 @@ answer returns its id.
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -118,6 +119,24 @@ class Memory(Protocol):
 M = TypeVar("M", bound=Memory)
 
 
+class NeedsYieldFrom:
+    """The events of a method of `SearchState`. They do nothing without `yield from`, which a warning says."""
+
+    def __init__(self, method: str, events: Generator[ThinkingStep, Any, Any]) -> None:
+        self.method = method
+        self.events = events
+        self.taken = False
+
+    def __iter__(self) -> Generator[ThinkingStep, Any, Any]:
+        self.taken = True
+        return self.events
+
+    def __del__(self) -> None:
+        if not self.taken:
+            text = f"state.{self.method}(…) did nothing. Write `yield from state.{self.method}(…)`."
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
 class SearchState:
     """The state of one run of a search.
 
@@ -196,16 +215,20 @@ class SearchState:
 
     def keep_best(self, ids: Iterable[str], width: int | None) -> Generator[ThinkingStep, Any, list[str]]:
         """Prune all but the `width` best of `ids`. Returns those kept, best first."""
-        ranked = self.ranked(ids)
-        if width is None:
-            return ranked
-        yield from self.prune(ranked[width:], "beam")
-        return ranked[:width]
+
+        def steps() -> Generator[ThinkingStep, Any, list[str]]:
+            ranked = self.ranked(ids)
+            if width is None:
+                return ranked
+            yield from self.prune(ranked[width:], "beam")
+            return ranked[:width]
+
+        return NeedsYieldFrom("keep_best", steps())  # type: ignore[return-value]
 
     def prune(self, ids: Iterable[str], rule: str) -> Generator[ThinkingStep, Any, None]:
         """Remove `ids` from the search. `rule` is the recorded reason."""
-        for id in ids:
-            yield Decided(id, "pruned", rule)
+        events = (Decided(id, "pruned", rule) for id in ids)
+        return NeedsYieldFrom("prune", events)  # type: ignore[return-value]
 
 
 class Search(Part):
