@@ -450,7 +450,8 @@ class _Worker:
         results: list[Result] = []
         try:
             while True:
-                asking = _in_loop(self.client, partial(actor.call, "exchange", results))
+                # Already `actor.call` raises if the worker is dead.
+                asking = _in_loop(self.client, lambda told=results: actor.call("exchange", told))  # type: ignore[misc]
                 self.asking = [asking]
                 await asyncio.wait([asking, lost], return_when=asyncio.FIRST_COMPLETED)
                 if not asking.done() or asking.exception():
