@@ -451,7 +451,7 @@ class _Worker:
         try:
             while True:
                 # Already `actor.call` raises if the worker is dead.
-                asking = _in_loop(self.client, lambda told=results: actor.call("exchange", told))  # type: ignore[misc]
+                asking = _in_loop(self.client, lambda results=results: actor.call("exchange", results))  # type: ignore[misc]
                 self.asking = [asking]
                 await asyncio.wait([asking, lost], return_when=asyncio.FIRST_COMPLETED)
                 if not asking.done() or asking.exception():
