@@ -524,13 +524,13 @@ def test_numbers_of_any_size_survive():
     unknown = [*lines, Line((2,), 0.0, Call("0", "propose", ())), Line((2,), 0.0, Reply(""))]
     chunk = Recording(lines).chunk()
     assert not {*"<&"} & {*chunk.decode()}
-    told = in_node(
+    read = in_node(
         [{"chunks": [json.loads(Recording(one).chunk())], "steps": []} for one in (lines, unknown)]
     )
-    for calls in (told[0]["calls"], told[1]["calls"][:-1]):
+    for calls in (read[0]["calls"], read[1]["calls"][:-1]):
         assert [call["asked"] for call in calls] == times
         assert [call["input"] for call in calls] == [call["output"] for call in calls] == tokens
-    assert told[1]["calls"][-1]["input"] is None
+    assert read[1]["calls"][-1]["input"] is None
 
 
 @pytest.mark.slow
@@ -549,10 +549,10 @@ def test_what_is_said_of_a_run():
     one = run(
         tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=1)), budget=tl.Budget(calls=50)
     )
-    told = json.loads(json.dumps(about_of(one)))
-    assert told["question"].startswith("How many legs")
-    assert (told["id"], told["budget"]["calls"]) == (one.id, 50)
-    assert told["strategy"]["propose"]["count"] == 2
+    read = json.loads(json.dumps(about_of(one)))
+    assert read["question"].startswith("How many legs")
+    assert (read["id"], read["budget"]["calls"]) == (one.id, 50)
+    assert read["strategy"]["propose"]["count"] == 2
 
 
 def test_a_repeated_id_and_an_unknown_parent_are_errors():

@@ -91,7 +91,7 @@ class Shortened(NamedTuple):
         iteration: Number of the iteration.
         what: The phase of the prompt: `branch`, `develop` or `converge`.
         text: Name of the text, such as `solution`.
-        branch: The id of the branch that the text belongs to. Empty if there is none.
+        branch: The id of the branch of the text, empty without a branch.
         shown: Number of characters that the prompt showed.
         of: Number of characters of the text.
     """

@@ -167,8 +167,8 @@ class AdaptiveLimit:
         RFC 5681 (TCP: slow start, half of what is in flight after a loss). Xu, Harfoush and Rhee 2004
         (BIC-TCP: binary search below the last loss). Netflix concurrency-limits, `AIMDLimit`, `VegasLimit`
         and `Gradient2Limit`: requests count only if the limit is used. They compare latencies with an
-        estimate of the latency without load. For replies of varying length there is none, so this rule
-        compares throughputs.
+        estimate of the latency without load. Replies of varying length allow no such estimate, so this
+        rule compares throughputs.
     """
 
     def __init__(self) -> None:

@@ -226,8 +226,8 @@ def _of_siblings(
 
 
 def _lines(text: str) -> dict[tuple[str, ...], str]:
-    """The scores on lines, or on parts of a line between commas. The key is the text before the score or, if
-    there is none, the lines above it, from the nearest up to the previous score.
+    """The scores on lines, or on parts of a line between commas. The key is the text before the score or,
+    without such text, the lines above it, from the nearest up to the previous score.
 
     If keys are equal, the last score counts.
     """
