@@ -85,7 +85,7 @@ def _numbers(text: str) -> list[Decimal] | None:
 
 
 def roots(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the list has the same numbers in any order. A list with a part that is not a number is wrong."""
+    """Whether the list has the same numbers in any order. Every part must be a number."""
     return _roots(answer) == _roots(reference)
 
 
