@@ -414,7 +414,6 @@ class _Worker:
         """Serve one worker until it dies."""
         client, key = self.client, f"tot_lab-{secrets.token_hex(8)}"
         future = client.submit(SweepWorker, *self.given, self.spend, actor=True, key=key)
-        has_died = False
         try:
             clock = asyncio.get_running_loop().time
             quiet = clock() + SILENCE
@@ -432,13 +431,14 @@ class _Worker:
                 actor = Actor(SweepWorker, address[0], key)
             self.actor.set_result(actor)
             await self._exchange(actor, future)
-            has_died = True
-        finally:
+        except BaseException:  # the sweep ends, and the worker lives on
             with suppress(Exception):  # the client may be closed
-                if self.actor.done() and not has_died:
+                if self.actor.done():
                     last = _in_loop(client, lambda: self.actor.result().call("cancel"))
                     for news in await asyncio.wait_for(asyncio.gather(*self.asking, last), 2 * NOTICE):
                         await self._take(news)
+            raise
+        finally:
             for asking in self.asking:
                 asking.cancel()
             with suppress(Exception):
