@@ -135,6 +135,23 @@ def test_a_function_with_other_arguments_is_refused_with_the_right_ones(setting,
     assert len(str(error.value).splitlines()) == 2
 
 
+@pytest.mark.parametrize(
+    ("setting", "function"),
+    [
+        ("evaluate", lambda path, task: 0.5),
+        ("evaluate", lambda path, other: 0.5),
+        ("search", lambda frontier, tree: []),
+    ],
+)
+def test_arguments_in_another_order_are_refused(setting, function):
+    with pytest.raises(ValueError, match=r"has its arguments in the wrong order: got \(.*\)\.\nIt must be "):
+        tl.TreeOfThoughts(**{setting: function})
+
+
+def test_arguments_may_have_other_names():
+    assert tl.TreeOfThoughts(evaluate=lambda t, p: 0.5, search=lambda thoughts, ids: [])
+
+
 def test_a_search_without_a_yield_is_told_so():
     with pytest.raises(
         ValueError, match=r"contains no yield\.\nIt must be a generator \(state\) that yields tl"

@@ -8,7 +8,7 @@ call and its reply have the same position.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -204,9 +204,10 @@ def call_rows(run: Run) -> list[CallRow]:
     ]
 
 
-def usage_by_node(run: Run) -> dict[str, Usage]:
-    """Return the usage of the calls of each thought. Calls for an id that no thought has are omitted."""
-    answered: dict[str, list[Line]] = {id: [] for id in run.tree.nodes}
+def usage_by_node(run: Run, ids: Iterable[str] | None = None) -> dict[str, Usage]:
+    """Return the usage of the calls of each thought, or of those with these ids. Calls for an id that no
+    thought has are omitted."""
+    answered: dict[str, list[Line]] = {id: [] for id in (run.tree.nodes if ids is None else ids)}
     for row in calls_of(run):
         if row.answered is not None and row.call.node in answered:
             answered[row.call.node].append(row.answered)

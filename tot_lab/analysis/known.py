@@ -36,7 +36,8 @@ class Known:
         self.run = run
         self.asking = asking
         # The root of a strategy inside another only holds the question.
-        self.thoughts = [node for node in run.tree if node.parent is not None and node.text != run.question]
+        question = run.question
+        self.thoughts = [node for node in run.tree if node.parent is not None and node.text != question]
 
     @cached_property
     def task(self) -> Task | None:

@@ -83,6 +83,14 @@ class Comparison(NamedTuple):
     lost_b: str | None = None
     swaps: int = 0
 
+    def __repr__(self) -> str:
+        """Shares with three digits, and `p` as an upper limit if it is one."""
+        fields = []
+        for name, value in self._asdict().items():
+            sign = "≤" if name == "p" and self.swaps else "="
+            fields.append(f"{name}{sign}{f'{value:.3g}' if isinstance(value, float) else repr(value)}")
+        return f"Comparison({', '.join(fields)})"
+
 
 ANSWER_STATES = ["finished", "cut", "unfinished"]
 

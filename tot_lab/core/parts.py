@@ -594,13 +594,13 @@ class UserFunction(Part):
         """The names of its parameters. Empty if it was loaded from a file."""
         return frozenset(inspect.signature(self._function).parameters) if self._function else frozenset()
 
-    def expect_arguments(self, what: str, count: int, forms: str) -> None:
-        """Check that the function can be called with `count` arguments. A function loaded from a file is not
-        checked.
+    def expect_arguments(self, what: str, names: Sequence[str], forms: str) -> None:
+        """Check that the function can be called with these positional arguments. A function loaded from a
+        file is not checked.
 
         Args:
             what: What the function is, such as `evaluator`.
-            count: Number of positional arguments.
+            names: Names of the arguments. Others are accepted, but not these at other places.
             forms: The accepted signatures.
 
         Raises:
@@ -613,11 +613,15 @@ class UserFunction(Part):
         except ValueError:  # a built-in function without a signature
             return
         try:
-            signature.bind(*range(count))
+            signature.bind(*names)
         except TypeError:
-            raise ValueError(
-                f"{what} {self.name!r} has the wrong arguments: got {signature}.\nIt must be {forms}."
-            ) from None
+            wrong = "has the wrong arguments"
+        else:
+            pairs = list(zip(names, signature.parameters, strict=False))
+            if not any(own in names and own != name for name, own in pairs):
+                return
+            wrong = "has its arguments in the wrong order"
+        raise ValueError(f"{what} {self.name!r} {wrong}: got {signature}.\nIt must be {forms}.")
 
     @property
     def signature(self) -> inspect.Signature:

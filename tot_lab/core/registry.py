@@ -14,6 +14,7 @@ be imported, but cannot contain code itself.
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
@@ -295,6 +296,11 @@ def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[Ent
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for each in GROUPS if group is None else (group,):
         for entry in entry_points(group=f"tot_lab.{each}"):
+            if entry.name in BUILT_IN[each]:
+                taken = (
+                    f"{_package(entry)} offers {entry.name!r} in {entry.group!r}, but tot_lab has that name"
+                )
+                warnings.warn(f"{taken}. The package's one is not used; rename it.", stacklevel=2)
             others = found.get(entry.name, ())
             if entry.value not in {other.value for other in others if other.dist == entry.dist}:
                 found[entry.name] = (*others, entry)

@@ -66,7 +66,7 @@ def resolve_model(given: str | Model | Endpoint) -> Model | Endpoint:
         shown = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
         raise TypeError(f"model must be a name, a model part or an async callable: got {shown}.")
     if not isinstance(given, Part):
-        UserFunction.of(given).expect_arguments("model", 1, "async (call) -> str or tl.Reply")
+        UserFunction.of(given).expect_arguments("model", ["call"], "async (call) -> str or tl.Reply")
     return given
 
 

@@ -513,3 +513,15 @@ def test_what_cannot_be_is_refused_by_name():
         tl.stats.required_sample_size(power=80)
     with pytest.raises(ValueError, match="discordant"):
         tl.stats.minimum_detectable_difference(100, discordant=0)
+
+
+def test_a_shown_comparison_rounds_and_says_what_an_upper_limit_is():
+    repeated = runs(a=[[True, True, False]] * 20, b=[[False, True, False], [True, False, True]] * 10)
+    shown = repr(tl.stats.compare(repeated, "a", "b"))
+    assert "rate_a=0.667, rate_b=0.5, difference=0.167" in shown
+    exact = tl.stats.compare(paired(3, 5, 0, 2), "a", "b")
+    assert exact.swaps == 0
+    assert ", p=0.0625, " in repr(exact)
+    many = tl.stats.compare(runs(a=[[True, False]] * 30, b=[[False, False], [True, True]] * 15), "a", "b")
+    assert many.swaps > 0
+    assert ", p≤" in repr(many)

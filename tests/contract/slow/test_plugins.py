@@ -376,6 +376,14 @@ def test_no_package_replaces_what_is_there(packages):
     assert "plug_thief" not in sys.modules
 
 
+def test_a_package_whose_name_is_taken_hears_of_it(packages):
+    packages("plug_late", GOOD, {"beam_search": "plug_late:Fine", "plug_fine": "plug_late:Fine"}, "searches")
+    with pytest.warns(
+        UserWarning, match=r"plug_late 0\.9 offers 'beam_search' in 'tot_lab\.searches'.* rename"
+    ):
+        assert "plug_fine" in registry.names("searches")
+
+
 def test_a_part_of_another_sort_is_no_strategy_and_no_model(packages):
     packages("plug_good", GOOD, {"plug_fine": "plug_good:Fine"}, "models")
     with pytest.raises(ValueError, match="'plug_fine' must name a model: got Fine"):

@@ -97,7 +97,7 @@ class General(Domain):
             known = f"{known_names(given, GRADERS)}, or a function (answer, reference)"
             raise ValueError(f"unknown grade {given!r}; {known}") from None
         if isinstance(grading, UserFunction):
-            grading.expect_arguments("grade", 2, "(answer, reference) -> bool or score")
+            grading.expect_arguments("grade", ("answer", "reference"), "(answer, reference) -> bool or score")
         return grading
 
     # Prompts.

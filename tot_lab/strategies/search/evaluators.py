@@ -385,7 +385,7 @@ class FunctionEvaluator(Evaluator):
     @classmethod
     def _takes_task_and_path(cls, function: UserFunction) -> UserFunction:
         forms = "(task, path) -> score, or (task, paths) -> scores for all new children of a pick"
-        function.expect_arguments("evaluator", 2, forms)
+        function.expect_arguments("evaluator", ("task", "path"), forms)
         return function
 
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:

@@ -324,10 +324,10 @@ class FunctionSearch(Search):
     @classmethod
     def _takes_state_or_frontier(cls, function: UserFunction) -> UserFunction:
         forms = "a generator (state) that yields tl.Pick(ids), or a function (tree, frontier) -> ids"
-        count = 1 if _is_generator(function) else 2
-        if count == 2 and len(function.parameters) == 1:
+        names = ["state"] if _is_generator(function) else ["tree", "frontier"]
+        if len(names) == 2 and len(function.parameters) == 1:
             raise ValueError(f"search {function.name!r} contains no yield.\nIt must be {forms}.")
-        function.expect_arguments("search", count, forms)
+        function.expect_arguments("search", names, forms)
         return function
 
     width: Count | None = None

@@ -6,7 +6,8 @@ attribute is `None` or a list, so that the graph can be written as GraphML.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.frames import judgement_of, state_of, usage_by_node
@@ -29,11 +30,13 @@ class Parts(NamedTuple):
         nodes: Attributes of each node.
         edges: One tuple (from, to, kind) per edge.
         about: Attributes of the graph.
+        left_out: Number of nodes that were not selected.
     """
 
     nodes: dict[Any, Mapping[str, Any]]
     edges: list[tuple[Any, Any, str]]
     about: Mapping[str, Any]
+    left_out: int = 0
 
 
 def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
@@ -74,15 +77,26 @@ def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
     return graph
 
 
-def parts_of(run: Run | Tree) -> Parts:
-    """Return the nodes, edges and attributes of the graph of a run or a tree."""
+def parts_of(run: Run | Tree, most: int | None = None) -> Parts:
+    """Return the nodes, edges and attributes of the graph of a run or a tree.
+
+    Args:
+        run: The run or tree.
+        most: Maximum number of nodes, which `most_relevant` selects. `None` is no limit.
+    """
     tree = run if isinstance(run, Tree) else run.tree
-    usage = {} if isinstance(run, Tree) else usage_by_node(run)
     path = set(solution_path(run))
+
+    def rank(id: str) -> tuple[bool, bool, float]:
+        node = tree[id]
+        return relevance(node.state, judgement_of(node).score, on_path=id in path)
+
+    chosen = most_relevant(tree.nodes, lambda id: tree[id].parent, rank, most)
+    usage = {} if isinstance(run, Tree) else usage_by_node(run, chosen)
     nodes: dict[Any, Mapping[str, Any]] = {}
     edges: dict[tuple[Any, Any], str] = {}
     links: list[tuple[str, str, str]] = []
-    for node in tree:
+    for node in map(tree.__getitem__, chosen):
         known = _node_attributes(node, usage.get(node.id))
         nodes[node.id] = {**known, "on_solution_path": node.id in path}
         if node.parent is not None:
@@ -93,10 +107,43 @@ def parts_of(run: Run | Tree) -> Parts:
             links.append((node.id, node.merged, "merged"))
     for kind in ("source", "depends", "merged"):
         for start, end, its_kind in links:
-            if its_kind == kind and start in tree and end in tree:
+            if its_kind == kind and start in nodes and end in nodes:
                 edges.setdefault((start, end), kind)
     about = {} if isinstance(run, Tree) else _graph_attributes(run)
-    return Parts(nodes, [(*ends, kind) for ends, kind in edges.items()], about)
+    return Parts(nodes, [(*ends, kind) for ends, kind in edges.items()], about, len(tree) - len(nodes))
+
+
+def most_relevant(
+    ids: Iterable[Any],
+    parent_of: Callable[[Any], Any],
+    rank: Callable[[Any], tuple[bool, bool, float]],
+    most: int | None,
+) -> list[Any]:
+    """Select the `most` thoughts of the lowest rank, each with its ancestors.
+
+    The ancestors of the last selected thought are truncated if they do not fit. The ids stay in their order,
+    and of equal ranks the earlier is selected.
+    """
+    ids = list(ids)
+    if most is None or len(ids) <= most:
+        return ids
+    chosen: set[Any] = set()
+    for id in sorted(ids, key=rank):
+        path: dict[Any, None] = {}
+        while id is not None and id not in chosen and id not in path:
+            path[id] = None
+            id = parent_of(id)
+        chosen.update(list(path)[::-1][: most - len(chosen)])
+        if len(chosen) == most:
+            break
+    return [id for id in ids if id in chosen]
+
+
+def relevance(state: str, score: float | None, *, on_path: bool) -> tuple[bool, bool, float]:
+    """Return the rank of a thought: thoughts on the path to the answer come first, then those that were kept,
+    then those with the highest scores."""
+    worst = score is None or math.isnan(score)
+    return not on_path, state not in ("kept", "complete", "answer"), math.inf if worst else -score
 
 
 def solution_path(run: Run | Tree) -> list[str]:

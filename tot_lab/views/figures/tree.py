@@ -19,7 +19,7 @@ from tot_lab.core.bulk import gc_paused
 from tot_lab.core.records import describe_stop
 from tot_lab.core.tree import Tree
 from tot_lab.record.run import Run, money
-from tot_lab.views.figures.graph import LINKS, Parts, parts_of
+from tot_lab.views.figures.graph import LINKS, Parts, most_relevant, parts_of, relevance
 from tot_lab.views.figures.layout import tidy
 from tot_lab.views.figures.theme import (
     DARK,
@@ -247,10 +247,9 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any], most: int = MAX_THOUGHTS)
             f"Cannot draw a tree: got {type(run).__name__}. Pass a run, a `Tree` or a networkx graph, "
             f"and check whether an `await` is missing."
         )
-    whole = parts_of(run) if isinstance(run, Run | Tree) else _parts_of_graph(run)
-    if not whole.nodes:
+    parts = parts_of(run, most) if isinstance(run, Run | Tree) else _parts_of_graph(run, most)
+    if not parts.nodes:
         raise ValueError("Cannot draw a tree: this run or tree has no thoughts.")
-    parts = most_relevant(whole, most)
     ids = list(parts.nodes)
     ids.sort(key=lambda id: parts.nodes[id].get("order", 0))  # stable: nodes without `order` stay in place
     index = {id: place for place, id in enumerate(ids)}
@@ -287,45 +286,9 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any], most: int = MAX_THOUGHTS)
         parts.about.get("answer"),
         parts.about.get("stopped"),
         str(parts.about.get("model_note", "")),
-        len(whole.nodes) - len(parts.nodes),
+        parts.left_out,
         correct,
         str(parts.about.get("verdict", {None: "", True: "✓ correct"}.get(correct, "✗ wrong"))),
-    )
-
-
-def most_relevant(parts: Parts, most: int = MAX_THOUGHTS) -> Parts:
-    """Select the `most` most relevant thoughts, each with its ancestors.
-
-    Thoughts on the path to the answer are the most relevant, then those that were kept, then those with the
-    highest scores, then the earliest. The ancestors of the last selected thought are truncated if they do not
-    fit.
-    """
-    if len(parts.nodes) <= most:
-        return parts
-    above: dict[Any, Any] = {}
-    for start, end, kind in parts.edges:
-        if kind == "child":
-            above.setdefault(end, start)
-
-    def rank(id: Any) -> tuple[bool, bool, float]:
-        node = parts.nodes[id]
-        score = _score(node)
-        stayed = node.get("state") in ("kept", "complete", "answer")
-        return not node.get("on_solution_path", False), not stayed, math.inf if math.isnan(score) else -score
-
-    chosen: set[Any] = set()
-    for id in sorted(parts.nodes, key=rank):  # stable: equal ranks stay in the order of the record
-        path: dict[Any, None] = {}
-        while id is not None and id not in chosen and id not in path:
-            path[id] = None
-            id = above.get(id)
-        chosen.update(list(path)[::-1][: most - len(chosen)])
-        if len(chosen) == most:
-            break
-    return Parts(
-        {id: node for id, node in parts.nodes.items() if id in chosen},
-        [edge for edge in parts.edges if edge[0] in chosen and edge[1] in chosen],
-        parts.about,
     )
 
 
@@ -621,9 +584,21 @@ def _shape(node: Any, root: bool) -> str:
     return "question" if root and state == "proposed" else state if state in SHAPES else "proposed"
 
 
-def _parts_of_graph(graph: networkx.DiGraph[Any]) -> Parts:
+def _parts_of_graph(graph: networkx.DiGraph[Any], most: int) -> Parts:
     edges = [(start, end, str(kind)) for start, end, kind in graph.edges(data="kind", default="child")]
-    return Parts(dict(graph.nodes(data=True)), edges, graph.graph)
+    parents: dict[Any, Any] = {}
+    for start, end, kind in edges:
+        if kind == "child":
+            parents.setdefault(end, start)
+
+    def rank(id: Any) -> tuple[bool, bool, float]:
+        node = graph.nodes[id]
+        state = str(node.get("state", ""))
+        return relevance(state, _score(node), on_path=bool(node.get("on_solution_path")))
+
+    nodes = {id: graph.nodes[id] for id in most_relevant(graph, parents.get, rank, most)}
+    drawn = [edge for edge in edges if edge[0] in nodes and edge[1] in nodes]
+    return Parts(nodes, drawn, graph.graph, len(graph) - len(nodes))
 
 
 assert set(LINK_COLOURS) == set(LINKS)

@@ -496,7 +496,9 @@ export function textBelow(scene, slot, { kx, rows, across }) {
  * @param {Scene} scene @param {number} slot @param {ReturnType<typeof detailAt>} detail */
 export function linesBelow(scene, slot, detail) {
   const { kx, scores, rows } = detail;
-  const number = scores ? scene.number(slot, (scene.sideways ? detail.across : kx) - 4) : rows ? scene.name(slot) : [];
+  const alone = !scores && rows > 0 && !scene.sideways && scene.labelled(kx)[slot];
+  const room = scene.sideways ? detail.across : alone ? LABEL : kx;
+  const number = scores || alone ? scene.number(slot, room - 4) : rows ? scene.name(slot) : [];
   const least = scores && kx < ROOMY && scene.fill[slot] !== BLANK ? (scene.quantity?.beside ? 2 : 1) : 0;
   const first = max(number.length, least);
   return { ...textBelow(scene, slot, { ...detail, rows: rows && max(rows - max(first - 1, 0), 1) }), number, first };
@@ -563,8 +565,8 @@ export function zoomed(camera, factor, whole, x, y) {
 }
 
 /**
- * Returns the level of detail of a scale: dots if `far`, else shapes of `radius` pixels, with `scores` and at most `rows`
- * lines of text that are `across` pixels wide. A thought needs at most `below` pixels below its position. Where siblings
+ * Returns the level of detail of a scale: dots if `far`, else shapes of `radius` pixels, with all `scores` or those of
+ * thoughts with room for a text, and at most `rows` lines of text that are `across` pixels wide. A thought needs at most `below` pixels below its position. Where siblings
  * are less than `ROOMY` pixels apart, only some thoughts have a text (`labelled`).
  * @param {Camera} camera
  * @param {boolean} [sideways] whether the tree grows from left to right, so that siblings are below each other
@@ -575,7 +577,7 @@ export function detailAt({ kx, ky }, sideways = false) {
   const scores = kx >= 30 && ky >= 36;
   const rows = ky >= (sideways ? BELOW : 46) ? between(floor((ky - 50) / LEADING), 1, kx < ROOMY ? 3 : 8) : 0;
   const across = kx < ROOMY ? LABEL : kx * 0.93;
-  return { far, kx, radius, scores, rows, across, below: radius + GAP + LEADING * (Number(scores) + rows) };
+  return { far, kx, radius, scores, rows, across, below: radius + GAP + LEADING * (Number(scores || rows > 0) + rows) };
 }
 
 /**

@@ -287,6 +287,24 @@ test("texts that have room on a level do not overlap, and those of selected thou
   }
 });
 
+test("where not every thought has room for its score, those with a text have their score too", () => {
+  const rows = [["0"]];
+  for (let at = 0; at < 60; at++) rows.push([`0.${at}`, at / 64, at % 2 ? "pruned" : "kept"]);
+  const recording = recorded(rows);
+  recording.setTexts(0, rows.map(([id]) => `thought ${id}`));
+  const scene = sceneOf(recording);
+  const detail = detailAt({ x: 0, y: 0, kx: 11, ky: 100 });
+  assert.equal(detail.scores, false);
+  const shown = [...scene.y.keys()].filter((slot) => scene.y[slot] && linesBelow(scene, slot, detail).lines.length);
+  assert.ok(shown.length > 2 && shown.length < 20);
+  for (const slot of shown) {
+    const { number, lines, first } = linesBelow(scene, slot, detail);
+    assert.deepEqual([number, first, lines.length], [scene.number(slot), 1, 1]);
+  }
+  const bare = linesBelow(scene, [...scene.y.keys()].find((slot) => scene.y[slot] && !shown.includes(slot)), detail);
+  assert.deepEqual([bare.number, bare.lines], [[], []]);
+});
+
 test("text is wrapped at words, cut with an ellipsis, and never parts a pair of surrogates", () => {
   assert.deepEqual(wrapped("one two three four", 9, 3), ["one two", "three", "four"]);
   assert.deepEqual(wrapped("one two three four", 9, 1), ["one two…"]);
