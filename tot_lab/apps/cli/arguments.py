@@ -140,7 +140,7 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
     Every combination of the values of the fields becomes a strategy.
     """
     found: dict[str, list[Strategy]] = {}
-    parse_fields([word for word in words if word.startswith("=")])  # raises an error for such a word
+    parse_fields([word for word in words if word.startswith("=")])  # a word that begins with "=" is an error
     groups = _group_by_name(words)
     if not groups:
         raise InvalidArgument(f"No strategy given. Begin with one of {', '.join(_strategies())}.")
@@ -162,7 +162,7 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
 
 
 OFFERED = ("one_answer", "chain_of_thought", "self_consistency", "tree_of_thoughts")
-"""The strategies that are offered if none is named."""
+"""The strategies that are offered without `--as`."""
 
 
 def parse_offers(words: Sequence[str] | None) -> dict[str, Strategy]:
@@ -171,12 +171,14 @@ def parse_offers(words: Sequence[str] | None) -> dict[str, Strategy]:
     for word in words if words is not None else [f"{name}={name}" for name in OFFERED]:
         name, _, rest = word.partition("=")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) or name in found or not rest.strip():
-            expected = 'one NAME="STRATEGY FIELD=VALUE ..." for each name, of letters, digits, -, _ and .'
+            expected = 'NAME="STRATEGY FIELD=VALUE ...". NAME is new, and of letters, digits, -, _ and .'
             raise InvalidArgument(f"--as {word!r}: expected {expected}")
         with argument_errors(f"--as {name}"):
             made = [one for strategies in parse_strategies(shlex.split(rest)).values() for one in strategies]
         if len(made) != 1:
-            raise InvalidArgument(f"--as {name}: a name stands for one strategy: got {len(made)}.")
+            raise InvalidArgument(
+                f"--as {name}: got {len(made)} strategies. Give one strategy, and one value per field."
+            )
         found[name] = made[0]
     return found
 
@@ -213,7 +215,7 @@ def parse_model(words: Sequence[str]) -> Any:
     name, *rest = words
     with argument_errors(f"model {name}"):
         model = model_named(name)
-        assert isinstance(model, Part)  # every model that has a name is a part
+        assert isinstance(model, Part)  # for the type checker: `model_named` returns only parts
         fields = parse_fields(rest)
         given = {field: values if len(values) > 1 else values[0] for field, values in fields.items()}
         for field in given:
@@ -331,7 +333,7 @@ def command(
     handler: Callable[[argparse.Namespace], int | None] | None = None,
     add_help: bool = True,
 ) -> argparse.ArgumentParser:
-    """Add a command with one line of help. If `handler` is `None`, the handler of the group is used."""
+    """Add the command `name`, described by `what`. Without `handler`, that of the parent command is used."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=what,
@@ -382,10 +384,10 @@ def add_tools(parser: Any) -> None:
 
 
 def existing_cache(path: Path | None) -> Cache:
-    """Open the cache at `path` (default: your own).
+    """Open the cache at `path`. `None` means the default cache of the user.
 
     Raises:
-        FileNotFoundError: The cache does not exist. It is not created.
+        FileNotFoundError: The cache does not exist or has no stores. No cache is created.
     """
     path = path or default_folder()
     cache = Cache(path, create=False) if path.exists() else None

@@ -53,7 +53,7 @@ _RUN_HELP = "a run's journal, or LOG.json#3, run 3 of a log of other people (cou
 
 
 def _replay(args: argparse.Namespace) -> int:
-    """Replay every run. Returns 1 if one of them differs."""
+    """Replay every run. Returns 1 if a run differs from its record, or cannot be replayed."""
     cache = existing_cache(args.cache) if args.cache else None
     differing = 0
     for path in find_journals(args.runs):
@@ -90,7 +90,7 @@ def _export(args: argparse.Namespace) -> None:
     """Convert the run to the format of the file's extension."""
     write = _WRITERS.get(args.to.suffix)
     if write is None:
-        raise InvalidArgument(f"{args.to}: a run is exported to {_describe_formats()}")
+        raise InvalidArgument(f"{args.to}: unknown format. A run is exported to {_describe_formats()}.")
     write(load_run(args.run), args.to)
     print(args.to)
 
@@ -131,7 +131,7 @@ def load_run(path: Path) -> Run:
 
 
 def _loaded(path: Path) -> Run | list[Run]:
-    """Load the run at `path`, or the runs if it is a folder or a log with several."""
+    """Load the run at `path`, or a list of runs if `path` is a folder or a log of several runs."""
     file, mark, number = str(path).rpartition("#")
     if path.exists() or not (mark and number.isascii() and number.isdecimal()):
         file, number = str(path), ""
