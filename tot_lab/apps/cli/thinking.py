@@ -1,7 +1,8 @@
 """`tot-lab think`: run Deep Think on one question.
 
-The report goes to stdout and progress to stderr. The model is set by `--model`, tot_lab.toml or the environment
-(`tot_lab.lab.settings`), and its name is in the first line of the progress. `%think` has the same options.
+The report goes to stdout and progress to stderr. The model is set by `--model`, tot_lab.toml or the
+environment (`tot_lab.lab.settings`), and its name is in the first line of the progress. `%think` has the same
+options.
 """
 
 from __future__ import annotations
