@@ -134,8 +134,11 @@ class Server:
         is_page = re.fullmatch(r"/(runs/\w+)?", request.path) is not None
         if self.token is None:
             if not is_loopback(_hostname(request.host)):
-                raise ApiError(403, f"Host must be localhost or a loopback address: got {request.host!r}. "
-                    "For other hosts, start the server with TOT_LAB_TOKEN.")
+                raise ApiError(
+                    403,
+                    f"Host must be localhost or a loopback address: got {request.host!r}. "
+                    "For other hosts, start the server with TOT_LAB_TOKEN.",
+                )
         elif is_page and _same(request.query.get("token", ""), self.token):
             response = web.HTTPFound(request.path)
             response.set_cookie(_COOKIE, self._cookie, httponly=True, samesite="Strict")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 DifferenceKind: TypeAlias = Literal["only-a", "only-b", "text", "score", "state"]
 
 KINDS: tuple[DifferenceKind, ...] = ("only-a", "only-b", "text", "score", "state")
-"""Kinds of differences. `only-a` and `only-b` mark a branch that only one run has. `state` marks different
-states."""
+"""Kinds of differences. `only-a` and `only-b` are branches that only the first or only the second run has.
+The others state in which field two matched thoughts differ."""
 
 
 class Difference(NamedTuple):

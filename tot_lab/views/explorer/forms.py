@@ -47,7 +47,7 @@ def form_classes() -> tuple[type[Part], ...]:
 LABEL = {"description_width": "12.5em"}
 WIDTH = "22.5em"
 BELOW = themed("0 0 var(--space-2) 13em")
-"""Margin of what stands below the widgets of a form."""
+"""Margin of the texts below the widgets of a form."""
 
 _SHORTER = (
     ("Value error, ", ""),
@@ -60,7 +60,7 @@ _SHORTER = (
 
 
 class Mistake(ValueError):
-    """The controls contain invalid input.
+    """Raised if the controls of a form contain invalid input.
 
     Args:
         fields: Names of the invalid fields.
@@ -81,7 +81,7 @@ class Accepted(NamedTuple):
     """The values that a field accepts."""
 
     type: Any
-    """The first of the field's types for which there is a control."""
+    """The first type in the annotation of the field for which there is a control."""
 
     low: float | None = None
     high: float | None = None
@@ -110,7 +110,7 @@ def accepted_values(field: FieldInfo) -> Accepted | None:
 
 
 def _members(annotation: Any, metadata: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield each member of a union with its metadata."""
+    """Yield each type of an annotation (the members of a union) with its metadata, such as bounds."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
         for item in more:
@@ -247,7 +247,7 @@ class Control:
             self._error_box.layout.display = None if error else "none"
 
     def update(self) -> None:
-        """Enable and show what applies to the current values."""
+        """Disable the widget if its checkbox `none` is checked."""
         if self.none is not None:
             self.widget.disabled = self.none.value
 
@@ -316,13 +316,13 @@ class Choice(Control):
 
 
 class Form:
-    """The controls for the fields of a model.
+    """The controls for the fields of a pydantic model.
 
     Args:
-        kind: The class of the model.
+        kind: The class of the pydantic model.
         changed: Called after each change.
         start: Initial values. `None` means the defaults.
-        names: Fields that have a control. `None` means all.
+        names: Names of the fields that get a control. `None` means all fields.
     """
 
     def __init__(
@@ -402,7 +402,7 @@ class Form:
         return model
 
     def update(self) -> None:
-        """Enable and show what applies to the current values."""
+        """Update all controls, and show the sections whose buttons are pressed."""
         for control in self.controls:
             control.update()
         for button, box in self._sections:
@@ -447,7 +447,7 @@ def _toggle(label: str) -> Any:
 
 
 def close_inside(widget: Any) -> None:
-    """Close the children, the style and the layout of `widget`, which are separate models in the browser."""
+    """Close the children, the style and the layout of `widget`, because `widget.close` does not."""
     for child in getattr(widget, "children", ()):
         close_inside(child)
         child.close()

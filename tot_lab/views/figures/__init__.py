@@ -28,7 +28,7 @@ def plot(run: Run, figure: str = "tree", **options: Any) -> Any:
     Args:
         run: The run.
         figure: Name of a figure in the registry, such as `tree`. Installed packages can add figures.
-        options: Options of the figure, such as `dark` of `plot_tree`.
+        options: Keyword arguments of the figure function, such as `dark` of `plot_tree`.
 
     Returns:
         A Plotly figure.
@@ -43,7 +43,7 @@ def plot(run: Run, figure: str = "tree", **options: Any) -> Any:
 
 
 def figures_of(data: str) -> list[Callable[..., Any]]:
-    """The built-in figures that draw `data`: `run`, `df`, `runs` or `deep_think`."""
+    """Return the built-in figures whose first parameter is `data`: `run`, `df`, `runs` or `deep_think`."""
     return [
         figure
         for figure in built_in("figures").values()
