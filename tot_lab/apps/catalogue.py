@@ -50,7 +50,7 @@ class Catalogue:
         self.budget = budget
 
     def strategy(self, name: object) -> Strategy:
-        """Return the strategy with that name.
+        """Return the strategy with the name `name`.
 
         Raises:
             NotOffered: If the catalogue has no such name.
@@ -64,14 +64,14 @@ class Catalogue:
         """Return the strategy `name` with changed settings.
 
         Args:
-            name: A name in the catalogue.
+            name: The name of the strategy in the catalogue.
             task: The task of the search. The maximum number of calls is computed for it.
             settings: Maps the path of each changed setting to its value. `None` means no changes.
 
         Raises:
             NotOffered: If the catalogue has no such name.
-            NotAllowed: If `changeable` does not yield a path, a value is invalid, or the search could make
-                more calls than `MAX_CALLS` allows.
+            NotAllowed: If a path is not that of a changeable setting, a value is invalid, or the search could
+                make more calls than `MAX_CALLS` allows.
             NotImplementedError: If the domain of the task lacks what the strategy needs.
         """
         strategy = self.strategy(name)
@@ -98,7 +98,7 @@ class Catalogue:
         return changed
 
     def lowered(self, budget: Any = None) -> Budget | None:
-        """Return the catalogue's budget, lowered to the limits in `budget`. `None` means no limits.
+        """Return the catalogue's budget, lowered to the limits in `budget`, or `None` if there are no limits.
 
         Raises:
             NotAllowed: If a limit is unknown, invalid, or above that of the catalogue.

@@ -112,7 +112,7 @@ class Searches:
         self._is_stopping = False
 
     async def start(self) -> None:
-        """Open the lab, and find the runs that an earlier process could not finish."""
+        """Open the lab, and find interrupted runs of an earlier server process, for retries."""
         await self.lab.gateway.open()
         self.folder.mkdir(parents=True, exist_ok=True)
         since = time.time() - REMEMBERED
@@ -150,7 +150,7 @@ class Searches:
             task: The task. Its data includes the other fields of the request, such as `stop`.
             budget: Limits of the run.
             seed: The index of the repeat. `None` uses the number of equal requests so far.
-            is_retry: Whether the client sent this request before and received no answer.
+            is_retry: Whether the request is marked as a retry of one that got no answer.
 
         Raises:
             Full: If `at_once` searches are running.
@@ -216,7 +216,7 @@ class Searches:
             await asyncio.wait([ending.task])
             search.origin = ending.path
         if search.origin is not None:
-            with suppress(OSError, ValueError):  # another process is continuing it, or it was removed
+            with suppress(OSError, ValueError):  # another process continues the journal, or it was removed
                 search.execution = await runner.resume(search.origin, strategy, task)
         if search.execution is None:
             if (repeat := seed) is None:
@@ -244,7 +244,7 @@ class Searches:
         self._settle(search)
 
     def _settle(self, search: Search) -> None:
-        """If `search` ended before a client received its outcome, remember its journal for a retry."""
+        """If `search` has ended and no client received the outcome, remember the journal for a retry."""
         if not search.task.done() or search.followers or search.is_answered:
             return
         failed = not search.task.cancelled() and search.task.exception() is not None

@@ -2,7 +2,7 @@ r"""LaTeX formulas in texts as MathML.
 
 A formula is written as `$…$`, `$$…$$`, `\(…\)` or `\[…\]`, or is an environment such as `align`. Amounts of
 money are not formulas. A formula that cannot be converted, or is longer than 2,000 characters, remains LaTeX.
-The MathML has only the elements and attributes listed here, so nothing in it can be executed.
+The MathML has only the elements and attributes of `_TAG` and `_ATTRIBUTE`, so that it can execute nothing.
 
 Searching takes time proportional to the length of the text. The converter is imported with the first formula.
 """

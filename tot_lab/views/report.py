@@ -64,7 +64,7 @@ class RunSummary(NamedTuple):
 
     Attributes:
         score: Score of the answer, or "" if it has none.
-        verdict: Whether the answer is correct, with the expected one if it is not, or "" if unknown.
+        verdict: Whether the answer is correct, with the expected answer if it is not. "" if unknown.
         failed: The most common error of the calls, or "".
         doubts: What else makes the result doubtful, such as replies that were lost, or "".
         tools: Number of calls of each tool, or "" if there were none.
@@ -181,8 +181,9 @@ def count_records(run: Run) -> RecordCounts:
 
 
 def _format_doubts(run: Run) -> str:
-    """Return the lost replies and other doubts about a run as text. Failed calls are not
-    included, because `RecordCounts.failed` shows them.
+    """Return the lost replies and other doubts about a run as text.
+
+    Failed calls are not included, because `RecordCounts.failed` shows them.
     """
     losses = losses_of(run)
     replies = {
@@ -338,7 +339,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
 
     It contains a table of the runs, totals, the shares of lost calls by role (see `tot_lab.record.losses`)
     and for each run its card with a picture of its tree, its long texts, and the full texts on the path to
-    the answer. The page is light or dark as the reader's system, and light in print. An existing file is
+    the answer. The page is light or dark like the reader's system, and light in print. An existing file is
     replaced atomically. `run.save_html` and `sweep.save_html` write pages that open every thought.
 
     Args:
@@ -365,7 +366,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
 
 
 def _format_tools(carried_out: Sequence[CallRow]) -> str:
-    """Format the number of calls of each tool, and how many of them failed."""
+    """Format the number of calls of each tool, and the number of failed calls among them."""
     names = [(printable(tool_of(row.call) or ""), row.reply and row.reply.error) for row in carried_out]
     called, failed = Counter(name for name, _ in names), Counter(name for name, error in names if error)
     return ", ".join(

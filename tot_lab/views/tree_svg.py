@@ -65,10 +65,10 @@ LARGE = 11.0
 """Size of the title of a figure, in pixels: 8.3 points."""
 
 MIN_LABEL = 12
-"""Minimum number of characters in a line of a label. If there is less room, there are no labels."""
+"""Minimum number of characters that must fit in a line of a label. Otherwise there are no labels."""
 
 MAX_STEPS = 12
-"""Maximum number of thoughts in the list of the path."""
+"""Maximum number of thoughts in the numbered list of the path to the answer."""
 
 
 class Frame(NamedTuple):
@@ -188,9 +188,9 @@ def save_figure(run: Run, path: str | os.PathLike[str], *, width: float = 3.5) -
             file in the paper without scaling it.
 
     Raises:
-        ValueError: If the format is unknown, or there are no thoughts.
+        ValueError: If the format is unknown, the width is not between 2 and 50, or there are no thoughts.
         ImportError: If the format requires Kaleido, which is not installed.
-        OSError: If no PDF or PNG could be drawn, such as without a browser.
+        OSError: If the PDF or PNG could not be drawn, such as without a browser.
     """
     format = format_of(path)
     check_width(width)
@@ -201,7 +201,7 @@ def save_figure(run: Run, path: str | os.PathLike[str], *, width: float = 3.5) -
 
 
 def _as_image(svg: str, width: int, height: int) -> Any:
-    """Return a Plotly figure that contains only this image. In a PDF it remains a vector graphic."""
+    """Return a Plotly figure that contains only the image `svg`, which remains a vector graphic in a PDF."""
     import plotly.graph_objects as go  # noqa: PLC0415  an SVG does not need it
 
     hidden = {"visible": False}
@@ -415,7 +415,7 @@ def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
 
 
 def _badge(x: float, y: float) -> str:
-    """Draw the mark of a thought that a person changed."""
+    """Draw the mark of a thought that a person changed: a pencil in a square."""
     box = f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10" fill="{PERSON}"/>'
     return box + _text("✎", x - 4, y + 3.3, f'font-size="{TEXT["print"]}" fill="{LIGHT.paper}"')
 
@@ -466,9 +466,9 @@ def _label(rows: list[str], x: float, y: float, frame: Frame) -> str:
 
 
 def _polygon(points: int, first: float, inner: float = 1.0) -> list[Point]:
-    """Return the corners of a polygon or star, starting at the angle `first`.
+    """Return the corners of a polygon or star, starting at the angle `first` in radians.
 
-    The corners are at radius 1. Every second one is at radius `inner`.
+    The corners are at radius 1, except that every second corner is at radius `inner`.
     """
     angles = [first + 2 * pi * k / points for k in range(points)]
     return [

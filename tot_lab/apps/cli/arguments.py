@@ -115,7 +115,7 @@ def _values(text: str) -> list[Any]:
 
 
 def _call_validated(make: Callable[..., T], *given: Any, **named: Any) -> T:
-    """Call `make` with parsed arguments, validated against its annotations."""
+    """Call `make` with parsed arguments, after validating them against the annotations of `make`."""
     takes = list(inspect.signature(make).parameters.values())[len(given) :]
     if not any(one.kind is one.VAR_KEYWORD for one in takes):
         _expect_known(named, [one.name for one in takes])
@@ -277,7 +277,7 @@ def parse_effects(words: Sequence[str] | None) -> list[str] | None:
 
 
 def effect_policy_for(words: Sequence[str] | None, tools: Sequence[Tool]) -> EffectPolicy | None:
-    """Return the policy that allows `tools` the effects in `words`, or `None` without tools.
+    """Return the policy that allows `tools` the effects in `words`. Returns `None` if there are no tools.
 
     `words` are `NAME,NAME …`. If they are `None`, the user's settings file determines the effects.
 

@@ -87,7 +87,7 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    """Convert the run to the format of the file's extension."""
+    """Convert the run to the format that the extension of `--to` names."""
     write = _WRITERS.get(args.to.suffix)
     if write is None:
         raise InvalidArgument(f"{args.to}: unknown format. A run is exported to {_describe_formats()}.")
@@ -114,8 +114,9 @@ def _describe_formats() -> str:
 
 
 def find_journals(paths: Sequence[Path]) -> list[Path]:
-    """Return the journals in `paths`. A folder is replaced by the non-empty journals in it and in its
-    subfolders, such as those of sweeps.
+    """Return the files in `paths`, with each folder replaced by its non-empty journals.
+
+    Subfolders, such as those of sweeps, are searched too.
     """
     return [file for path in paths for file in (run_files(path, (".jsonl",)) if path.is_dir() else [path])]
 

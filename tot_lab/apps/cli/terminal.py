@@ -70,7 +70,8 @@ _COLOURS = {True: 32, False: 31, None: None}
 def in_colour(words: str, run: Run) -> Coloured:
     """Return `words`, the verdict on `run`, escaped and in its colour.
 
-    `words` have no colour if the run is ungraded, stdout is no terminal, or `NO_COLOR` is set.
+    The result has no colour if the run is ungraded, stdout is not a terminal, `NO_COLOR` is set, or `TERM` is
+    `dumb`.
     """
     colour = 33 if run.failure else _COLOURS[correctness(run)]
     if colour is None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":

@@ -43,7 +43,7 @@ def facts_of(run: Run) -> dict[str, Any]:
 
 
 def _plan_versions(run: Run) -> list[dict[str, Any]]:
-    """Return every version of the plans of a run. A step has its last state in that version.
+    """Return every version of the plans of a run. Each step has the last state that it had in that version.
 
     `changes` lists the states of a step in that version. Each has the number of the journal line at which the
     step entered the state. `reviews` lists the thoughts that reviewed that version, each with the number of

@@ -168,8 +168,7 @@ def _default_part(base: Any) -> type[BaseModel] | None:
 
 
 class Control:
-    """The control of one field. It consists of a widget, a checkbox for `None` if the field is optional, and
-    an error message.
+    """The control of one field: a widget, an error message, and a checkbox for `None` if that is accepted.
 
     Args:
         name: Name of the field.
@@ -259,7 +258,7 @@ def _layout_for(options: Sequence[str]) -> dict[str, str]:
 
 
 class Choice(Control):
-    """The control of a field whose value is a part. `below` contains the form of the selected class."""
+    """The control of a field whose value is a pydantic model. `below` has the form of the selected class."""
 
     def __init__(
         self, name: str, accepts: Accepted, meaning: str, start: Any, changed: Callable[[], None]
@@ -410,7 +409,7 @@ class Form:
 
 
 def shorten_message(message: str) -> str:
-    """Shorten a message of pydantic."""
+    """Shorten an error message of pydantic, such as "Input should be" to "must be"."""
     for long, short in _SHORTER:
         message = message.replace(long, short)
     return message
@@ -428,7 +427,7 @@ def docstring_html(text: str) -> str:
 
 
 def _grid(controls: Sequence[Control]) -> list[Any]:
-    """Arrange the controls in columns, followed by the indented forms of chosen classes."""
+    """Arrange the controls in columns, and below them the indented forms of the `Choice` controls."""
     columns = "repeat(auto-fill, minmax(27em, 1fr))"
     grid = ipywidgets.GridBox(
         [control.cell for control in controls],

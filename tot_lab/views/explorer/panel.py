@@ -330,7 +330,7 @@ class _Progress:
 
 
 class _Tasks:
-    """The controls for the task: a given task, an example of a domain, or a problem that is typed."""
+    """The controls for the task: a task passed to the panel, an example of a domain, or a typed problem."""
 
     def __init__(self, lab: Lab, tasks: Sequence[Task] | None, changed: Callable[[], None]) -> None:
         self._own = list(tasks or ())

@@ -46,9 +46,7 @@ _HIDE = (
 
 
 def frame(page: bytes, title: str, height: int) -> str:
-    """Return a page in a sandboxed frame, as HTML for a notebook cell. The page cannot
-    access the notebook.
-    """
+    """Return a page in a sandboxed frame, which cannot access the notebook, as HTML for a notebook cell."""
     packed = base64.b64encode(gzip.compress(page, mtime=0)).decode()
     return (
         f'<iframe sandbox="allow-scripts allow-downloads" title="{escape(title)}" loading="lazy" '
@@ -99,7 +97,7 @@ class SavedPage:
 
 
 class Saved:
-    """A widget that leaves a saved form in a notebook. A class of ipywidgets must be a later base class."""
+    """Mixin that leaves a saved form of a widget in the notebook. It must precede the ipywidgets class."""
 
     _saved_as = ""  # id of the output that contains the saved form
 

@@ -289,7 +289,7 @@ def _shares(levels: list[_Numbers], values: _Numbers) -> tuple[_Numbers, _Number
 
 
 def _residual(levels: list[_Numbers], values: _Numbers) -> _Numbers:
-    """Return the residual sum of squares of a least-squares fit on these factors.
+    """Return the residual sum of squares of a least-squares fit of `values` on the factors `levels`.
 
     The values are projected onto the space that the factors span, so that collinear factors are allowed.
     """

@@ -88,7 +88,7 @@ def _pack_left(children: list[list[int]], parent_of: list[int], order: list[int]
 
 
 class _Packing:
-    """The first walk of the algorithm. Names follow the paper."""
+    """The first walk of the algorithm, from the leaves to the root. Attributes are named as in the paper."""
 
     def __init__(self, children: list[list[int]], parent_of: list[int]) -> None:
         count = len(parent_of)

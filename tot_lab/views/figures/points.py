@@ -266,8 +266,7 @@ def points(frame: pandas.DataFrame, by: Sequence[str], column: str) -> dict[tupl
 def _rates(
     frame: pandas.DataFrame, keys: Sequence[str], column: str
 ) -> Iterator[tuple[float, float, float, int]]:
-    """Yield the rate of each group, both ends of its interval and its number of runs, in the order of the
-    table."""
+    """Yield rate, both ends of the interval, and number of known runs of each group, in table order."""
     import pandas as pd  # noqa: PLC0415
 
     # If a group contains several settings, their runs count as repeats of the task.
@@ -291,7 +290,7 @@ def numbers(frame: pandas.DataFrame, column: str) -> pandas.Series[float]:
 
 
 def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, int]:
-    """Return the mean over tasks, both ends of its bootstrap interval and the number of runs."""
+    """Return the mean over tasks, both ends of its bootstrap interval, and the number of known runs."""
     from scipy.stats import bootstrap  # noqa: PLC0415
 
     known = group[group[column].notna()]
@@ -327,12 +326,12 @@ def format_heading(value: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return the value of a setting as text of at most 60 characters, which is not escaped."""
+    """Return the value of a setting as text of at most 60 characters, without escaping it."""
     return "–" if value is None else short(f"{value:g}" if isinstance(value, float) else str(value), 60)
 
 
 def tick_labels(values: Sequence[Any], max_length: int) -> list[str]:
-    """Format values as tick labels of at most `max_length` characters, or of 60 if two labels would be equal.
+    """Format values as tick labels of at most `max_length` characters, or 60 if two labels would be equal.
 
     Labels are truncated in the middle, because labels of settings often differ only at the end.
     """
@@ -415,8 +414,9 @@ class LossNote(NamedTuple):
 
 
 def note_losses(frame: pandas.DataFrame) -> LossNote:
-    """Return a note about the shares of lost calls by role. It is a warning if the share of
-    a setting is above `LARGE`.
+    """Return a note about the shares of lost calls by role.
+
+    It is a warning if a share is above `LARGE` for a setting.
     """
     if "at" in frame and "run_id" in frame:  # rows of `anytime_performance` are cumulative: keep the last one
         frame = frame.sort_values("at", kind="stable").drop_duplicates("run_id", keep="last")

@@ -59,10 +59,10 @@ class TimelineInfo(NamedTuple):
         kind: Purpose of the call, or `tool:NAME` for a tool call.
         sample_index: Sample index of the call.
         start: Time of the call.
-        sent: Time when the call was last sent, or nan if it was not sent.
+        sent: Time when the call was last sent, or nan if it was not sent, or with `by_order`.
         end: Time of the reply. For an open call, the time of the last journal line.
-        source: Source of the reply: `model`, `cache` or `joined`. A call without a reply has `open` or
-            `refused`.
+        source: Source of the reply: `model`, `cache`, or `joined` for the reply to an identical call that was
+            open. `open` if there is no reply yet, `refused` if the call was not made.
         error: Error of the reply, or "".
         tries: Number of times the call was sent. `None` if unknown.
         lane: Row of the figure. Calls of one lane do not overlap. In a run with tool calls, the model and
@@ -95,7 +95,7 @@ class TimelineInfo(NamedTuple):
 
     @property
     def most(self) -> int:
-        """Maximum number of calls that were open at once."""
+        """Maximum number of calls that were open at the same time."""
         return int(self.under_way.max(initial=0))
 
 
@@ -399,7 +399,7 @@ def _draw_spans(
 
 
 def _add_legend_entry(figure: go.Figure, name: str, **look: Any) -> None:
-    """Add a square to the legend that belongs to no trace."""
+    """Add an entry with a square to the legend, which explains the look of some bars."""
     marker = {"symbol": "square", "size": 11, **look}
     figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, row=2, col=1)
 

@@ -42,9 +42,7 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(run: Run) -> Verdict:
-    """Return the verdict on a run, finished or not. Never raises, even if a loaded task or
-    strategy does.
-    """
+    """Return the verdict on a run, finished or not. An error of a loaded task or strategy is not raised."""
     stopped = f"failed: {short(run.failure, LONGEST)}" if run.failure else stop_words(run)
     return Verdict(correctness(run), grade_words(run), _expected(run), stopped, _settings(run))
 
