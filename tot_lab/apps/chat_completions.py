@@ -117,7 +117,7 @@ class Request(msgspec.Struct):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ApiError(400, f"The body must be JSON: {error}.") from None
         if not isinstance(given, dict):
-            raise ApiError(400, "The body must be a JSON object.")
+            raise ApiError(400, f"The body must be a JSON object: got {given!r:.60}.")
         given = {name: value for name, value in given.items() if value is not None}
         ignored = {name: given.pop(name) for name in sorted(IGNORED.intersection(given))}
         for name, value in given.items():

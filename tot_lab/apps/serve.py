@@ -137,7 +137,7 @@ class Server:
                 raise ApiError(
                     403,
                     f"Host must be localhost or a loopback address: got {request.host!r}. "
-                    "For other hosts, start the server with TOT_LAB_TOKEN.",
+                    "To use other hosts, set TOT_LAB_TOKEN for the server.",
                 )
         elif is_page and _same(request.query.get("token", ""), self.token):
             response = web.HTTPFound(request.path)

@@ -76,7 +76,7 @@ def parse_fields(words: Sequence[str]) -> dict[str, list[Any]]:
                 f"or shell characters."
             )
         if field in found:
-            raise InvalidArgument(f"{field} is given twice.")
+            raise InvalidArgument(f"{field} is given twice. Give each field once.")
         found[field] = _values(text)
     return found
 
@@ -177,7 +177,7 @@ def parse_offers(words: Sequence[str] | None) -> dict[str, Strategy]:
             made = [one for strategies in parse_strategies(shlex.split(rest)).values() for one in strategies]
         if len(made) != 1:
             raise InvalidArgument(
-                f"--as {name}: got {len(made)} strategies. Give one strategy, and one value per field."
+                f"--as {name}: must be one strategy: got {len(made)}. Give one value per field."
             )
         found[name] = made[0]
     return found
@@ -392,7 +392,9 @@ def existing_cache(path: Path | None) -> Cache:
     path = path or default_folder()
     cache = Cache(path, create=False) if path.exists() else None
     if cache is None or not cache.stores:
-        raise FileNotFoundError(f"{path}: no cache found.")
+        raise FileNotFoundError(
+            f"{path}: no cache found. Expected a folder, or a file of `tot-lab cache export`."
+        )
     return cache
 
 

@@ -286,7 +286,10 @@ def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
         InvalidArgument: The table cannot be written.
     """
     if out.is_dir() or not out.parent.is_dir():
-        raise InvalidArgument(f"{out}: {'is a folder' if out.is_dir() else f'no such folder: {out.parent}'}.")
+        raise InvalidArgument(
+            f"{out}: {'is a folder' if out.is_dir() else f'no such folder: {out.parent}'}. "
+            f"Name a file in an existing folder."
+        )
     if out.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise InvalidArgument(f"{requires(str(out), 'pyarrow', 'parquet')}. A .csv requires nothing.")
     if tasks and out.exists() and Path(tasks[0]).exists() and out.samefile(tasks[0]):

@@ -93,7 +93,9 @@ def importance_info(df: Any, of: str = "correct", *, settings: Sequence[str] | N
     if of in columns:
         raise ValueError(f"`of` must be a result: got {of!r}, which is one of the settings.")
     if not columns:
-        raise ValueError("Cannot compute importances: no setting in this table has two values.")
+        raise ValueError(
+            "Cannot compute importances: no setting in this table has two values. Vary a setting."
+        )
     expect_runs_once(frame, columns)
     whole, frame = frame, _largest_comparable_group(frame, columns)
     columns = setting_columns(frame, columns)
