@@ -189,7 +189,7 @@ class Searches:
             calls += sum(isinstance(line.e, Reply) and is_made(line.e) for line in lines)
             thoughts += sum(isinstance(line.e, Thought) for line in lines)
 
-        # The SDK cancels a request's task repeatedly. In a task of its own, the run can still close.
+        # The SDK cancels a request's task repeatedly. In a separate task, the run can end properly.
         running = asyncio.create_task(start(watch))
         self._under_way.add(running)
         running.add_done_callback(self._under_way.discard)

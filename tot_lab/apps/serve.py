@@ -192,7 +192,7 @@ class Server:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Answer a request with a search."""
-        if request.content_type != "application/json":  # others need no CORS preflight
+        if request.content_type != "application/json":  # other types need no CORS preflight
             message = f"Content-Type must be application/json: got {request.content_type!r}."
             raise ApiError(415, message)
         asked = Request.read(await request.read())

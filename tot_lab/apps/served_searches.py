@@ -150,7 +150,7 @@ class Searches:
             task: The task. Its data includes the other fields of the request, such as `stop`.
             budget: Limits of the run.
             seed: The index of the repeat. `None` uses the number of equal requests so far.
-            is_retry: Whether the request is marked as a retry of one that got no answer.
+            is_retry: Whether the client marks the request as a retry.
 
         Raises:
             Full: If `at_once` searches are running.

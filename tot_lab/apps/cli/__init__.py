@@ -2,7 +2,7 @@
 
     demo.py         demo, notebooks         a first example, and the notebooks
     searches.py     run, sweep              run one search, or a sweep of many
-    thinking.py     think                   think one question through
+    thinking.py     think                   run Deep Think on one question
     serving.py      serve, mcp              offer searches to other programs
     runs.py         replay, show, export    work with recorded runs
     maintenance.py  cache, model            manage cached replies and model weights

@@ -1,4 +1,4 @@
-"""What a saved notebook keeps of a widget, for readers without its kernel.
+"""The saved form of a widget, for readers of a notebook without its kernel.
 
 A widget needs its kernel. After a restart, in nbconvert, on nbviewer and on code hosts it is not drawn. So a
 cell has two outputs: the saved form, which is HTML and text, and the widget below it. The widget contains a

@@ -83,7 +83,7 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool | No
         df: A sweep, or any table with one row per run. Only the first 60 values of `x` and of `y` are drawn.
             With more than 150 cells, the numbers are only in the hover text.
         x: Column of the horizontal axis: a setting, or `setting`, `strategy`, `domain` or `task`.
-        y: Column of the vertical axis, of the same kinds.
+        y: Column of the vertical axis, a setting or one of the columns listed for `x`.
         z: Column to average: `correct`, `score`, `calls` or any other column of numbers or booleans.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 

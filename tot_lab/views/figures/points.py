@@ -266,7 +266,7 @@ def points(frame: pandas.DataFrame, by: Sequence[str], column: str) -> dict[tupl
 def _rates(
     frame: pandas.DataFrame, keys: Sequence[str], column: str
 ) -> Iterator[tuple[float, float, float, int]]:
-    """Yield rate, both ends of the interval, and number of known runs of each group, in table order."""
+    """Yield rate, ends of its interval, and number of runs with a known value, by group in table order."""
     import pandas as pd  # noqa: PLC0415
 
     # If a group contains several settings, their runs count as repeats of the task.
@@ -290,7 +290,7 @@ def numbers(frame: pandas.DataFrame, column: str) -> pandas.Series[float]:
 
 
 def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, int]:
-    """Return the mean over tasks, both ends of its bootstrap interval, and the number of known runs."""
+    """Return the mean over tasks, the ends of its bootstrap interval, and the number of known values."""
     from scipy.stats import bootstrap  # noqa: PLC0415
 
     known = group[group[column].notna()]

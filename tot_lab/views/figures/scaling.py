@@ -98,12 +98,12 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
         df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
             `cost`. For a sweep, a dashed line with open symbols shows the oracle (any of N): the share of
             runs that have a right answer at any leaf, which a perfect answer rule would choose. It coincides
-            with the solid line of a search that finds every right leaf by itself, such as one with verified
+            with the solid line if the search itself knows which leaves are right, such as with verified
             paths.
             Or a table of `tl.stats.pass_at_k`, `majority_at_k` or `best_of_k`, or several of them by
             `pandas.concat`, with one line per setting and estimate.
         cost: The default `calls`, or `tokens` (in and out), `cost` (USD), or a column of the table such as
-            `flops`, `flops_prefix_once`, `seconds_alone`, `output_tokens` or that of one role:
+            `flops`, `flops_prefix_once`, `seconds_alone`, `output_tokens` or the tokens of one role:
             `answer_output_tokens` and `propose_output_tokens` are generated, and `evaluate_input_tokens` are
             read by a judge or reward model. For estimates, the default `k`, the number of samples, or
             `output_tokens`. The axis is logarithmic, so settings of unknown or zero cost are left out.

@@ -23,7 +23,7 @@ LONGEST = 200
 
 
 class Verdict(NamedTuple):
-    """The outcome of a run, as views show it first.
+    """The outcome and the settings of a run, which the explorer shows in its first line.
 
     Attributes:
         correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
