@@ -22,7 +22,7 @@ the maximum of the unchanged strategy is the limit.
 """
 
 
-_LONGEST = 100  # characters of a requested name that an error message quotes
+_LONGEST = 100  # maximum number of characters of a requested name in an error message
 
 
 class NotOffered(LookupError):

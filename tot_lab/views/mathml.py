@@ -48,7 +48,7 @@ _ATTRIBUTE = re.compile(
 _VALUE = re.compile(r"[\w.%+ -]{1,40}")
 # A macro would be defined for the whole notebook, and a recursive macro would never end.
 _DEFINITION = re.compile(r"\\(?:[gex]?def|let|(?:re)?new\w+|provide\w+|Declare\w+)\b")
-# The converter does not know these environments.
+# Environments and commands that the converter does not know, with their replacements.
 _SYNONYMS = (
     (re.compile(r"\\(begin|end)\{(?:aligned|alignedat|align)\}"), r"\\\1{align*}"),
     (re.compile(r"\\(begin|end)\{(?:gathered|gather|multline)\*?\}"), r"\\\1{matrix}"),

@@ -73,7 +73,7 @@ def saved_html(runs: Sequence[Run], *, unfolded: bool = False) -> str:
             f"<details{' open' if unfolded else ''}><summary>explore {these} (needs no kernel)</summary>"
             f"{frame(page(*runs), 'search', 640)}</details>"
         )
-        if unfolded or len((cards + shown).encode()) < LARGEST - 10_000:  # the text is smaller
+        if unfolded or len((cards + shown).encode()) < LARGEST - 10_000:  # the rest is for the text form
             return cards + shown
     return (
         f"{cards}<p>The page of {these} is too large for the notebook: "

@@ -121,7 +121,7 @@ def importance_info(df: Any, of: str = "correct", *, settings: Sequence[str] | N
     levels = {column: _one_hot(first_rows[column]) for column in columns}
     once = [column for column in columns if levels[column].shape[1] == len(by_task) > 1]
     explained = [column for column in columns if column not in once]
-    # The first column holds the means over all tasks, the others those of the bootstrap samples.
+    # The first column has the means over all tasks, each other column those over a bootstrap sample of tasks.
     means = np.hstack(
         [
             np.nanmean(by_task.to_numpy(float), axis=1, keepdims=True),
