@@ -153,7 +153,7 @@ class ThinkMagics(Magics):
     def _question(self, args: argparse.Namespace, cell: str | None) -> str:
         words = _strip_quotes(args.question[0]) if len(args.question) == 1 else " ".join(args.question)
         if cell is not None and words:
-            raise UsageError(f"Write the question below the line of %%think: got {words[:60]!r} on it.")
+            raise UsageError(f"Write the question below %%think, not beside it: got {words[:60]!r}.")
         question = words if cell is None else cell.strip()
         if not question:
             lists = (args.context, args.files, args.budget, args.tools, args.allow)

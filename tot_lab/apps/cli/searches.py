@@ -202,8 +202,8 @@ def _run(args: argparse.Namespace) -> int:
     found = [strategy for settings in parse_strategies(args.strategy).values() for strategy in settings]
     if len(found) > 1:
         raise InvalidArgument(
-            f"A run takes one setting: got {len(found)}. Give one strategy and one value per field, or use "
-            f"`tot-lab sweep`."
+            f"A run takes one setting: got {len(found)}. Give one strategy and one value per field. Use "
+            f"`tot-lab sweep` for several."
         )
     task, budget, out = parse_task(args.task), parse_budget(args.budget), args.out
     if out is not None and out.suffix != ".jsonl":
