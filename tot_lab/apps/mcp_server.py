@@ -181,7 +181,7 @@ class Searches:
         self, report: Report, most: int | None, start: Callable[[Watch], Coroutine[Any, Any, Run]]
     ) -> Outcome:
         if len(self._under_way) >= self.at_once:
-            raise RuntimeError(f"At most {self.at_once:,} searches can run at the same time. Try again later.")
+            raise RuntimeError(f"At most {self.at_once:,} searches run at the same time. Try again later.")
         calls = thoughts = 0
 
         def watch(lines: Sequence[Line]) -> None:

@@ -294,7 +294,7 @@ class Server:
         try:
             return self.searches.open(strategy, task, budget, asked.seed, is_retry=is_retry)
         except Full:
-            message = f"At most {self.searches.at_once:,} searches can run at the same time. Try again later."
+            message = f"At most {self.searches.at_once:,} searches run at the same time. Try again later."
             raise ApiError(429, message, code="rate_limit_exceeded", retry_after="1") from None
         except Stopping:
             raise stopping() from None
