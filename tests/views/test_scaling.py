@@ -137,7 +137,7 @@ def test_estimates_are_lines_over_the_number_of_samples():
     assert [point.value for point in passed.cost] == [1, 2, 4]
     assert [point.value for point in passed.success] == list(tl.stats.pass_at_k(df)["rate"])
     assert [point.value for point in scaling_info(estimates, "output_tokens")[0].cost] == [50, 100, 200]
-    with pytest.raises(ValueError, match="cost='calls': of estimates it must be 'k' or 'output_tokens'"):
+    with pytest.raises(ValueError, match="cost must be 'k' or 'output_tokens' for a table of estimates: got"):
         scaling_info(estimates, "calls")
 
 

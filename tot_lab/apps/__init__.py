@@ -1,1 +1,1 @@
-"""Applications: the command line, the notebook magics and `tl.think`."""
+"""Applications: the command line, the notebook magics, the servers and `tl.think`."""

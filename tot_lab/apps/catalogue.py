@@ -1,7 +1,7 @@
 """The strategies that `tot-lab serve` and `tot-lab mcp` offer, and the settings that a request may change.
 
-A request comes from outside. It can lower the budget, and change numbers, switches and choices of a search
-within their bounds. It cannot name a model, tool, function, file or address.
+Requests are untrusted. A request can lower the budget, and change settings of a search that are numbers,
+booleans or fixed choices. It cannot name a model, tool, function, file or URL.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from tot_lab.core.thinking import Budget
 from tot_lab.strategies.search import AnswerRule, Evaluator, Proposer, Search, Stop
 
 MAX_CALLS = 10_000
-"""The most calls that a search with changed settings may make, unless it could make more without them."""
+"""Limit on the model calls of a search with changed settings. If the unchanged strategy can make more calls,
+the maximum of the unchanged strategy is the limit.
+"""
 
 
-_LONGEST = 100  # characters of a requested name that an error message quotes
+_LONGEST = 100  # maximum number of characters of a requested name in an error message
 
 
 class NotOffered(LookupError):
-    """Raised for a name that the catalogue does not offer."""
+    """Raised if the catalogue has no strategy with the requested name."""
 
 
 class NotAllowed(ValueError):
-    """Raised for a change that a request may not make. `field` is its path: `settings.search.width`."""
+    """Raised for a change that a request may not make. `field` is a path such as `settings.search.width`."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -36,10 +38,10 @@ class NotAllowed(ValueError):
 
 
 class Catalogue:
-    """Strategies that are offered under names.
+    """The strategies that a client can request by name.
 
     Args:
-        offers: The strategies by name.
+        offers: Maps each name to a strategy.
         budget: The limits of each run. A request can lower them.
     """
 
@@ -48,25 +50,28 @@ class Catalogue:
         self.budget = budget
 
     def strategy(self, name: object) -> Strategy:
-        """Return the strategy with that name.
+        """Return the strategy with the name `name`.
 
         Raises:
             NotOffered: If the catalogue has no such name.
         """
         if not isinstance(name, str) or name not in self.offers:
             given = str(name)[:_LONGEST]
-            raise NotOffered(f"Unknown name: got {given!r}; {known_names(given, self.offers)}.")
+            raise NotOffered(f"Unknown strategy name: got {given!r}; {known_names(given, self.offers)}.")
         return self.offers[name]
 
     def changed(self, name: object, task: Task, settings: Any = None) -> Strategy:
-        """Return the strategy with that name, with `settings`, which maps paths to values.
+        """Return the strategy `name` with changed settings.
 
-        `task` determines how many calls the search can make.
+        Args:
+            name: The name of the strategy in the catalogue.
+            task: The task of the search. The maximum number of calls is computed for it.
+            settings: Maps the path of each changed setting to its value. `None` means no changes.
 
         Raises:
             NotOffered: If the catalogue has no such name.
-            NotAllowed: If a setting is not one of `changeable`, a value is invalid, or the search could make
-                too many calls.
+            NotAllowed: If a path is not that of a changeable setting, a value is invalid, or the search could
+                make more calls than `MAX_CALLS` allows.
             NotImplementedError: If the domain of the task lacks what the strategy needs.
         """
         strategy = self.strategy(name)
@@ -86,11 +91,14 @@ class Catalogue:
             raise _not_allowed("settings", error) from None
         calls = changed.max_calls(task)
         if most is not None and (calls is None or calls > max(most, MAX_CALLS)):
-            raise NotAllowed("settings", f"the search could make more than {MAX_CALLS:,} calls. Lower them.")
+            raise NotAllowed(
+                "settings",
+                f"the search could make more than {max(most, MAX_CALLS):,} calls. Give smaller values.",
+            )
         return changed
 
     def lowered(self, budget: Any = None) -> Budget | None:
-        """Return the budget of a run for which a request gives the limits `budget`.
+        """Return the catalogue's budget, lowered to the limits in `budget`, or `None` if there are no limits.
 
         Raises:
             NotAllowed: If a limit is unknown, invalid, or above that of the catalogue.
@@ -110,10 +118,10 @@ _OF_A_SEARCH = (Strategy, Proposer, Evaluator, Search, AnswerRule, Stop)
 
 
 def changeable(part: Part) -> Iterator[tuple[str, Any]]:
-    """Yield the path and the value of each setting that a request may change.
+    """Yield the path and the current value of each setting that a request may change.
 
-    These are numbers, switches and choices between words, in a strategy and the parts of its search. Settings
-    of models and tools are not among them.
+    These are numbers, booleans and choices from fixed words, in a strategy and the components of its search.
+    Settings of models and tools are excluded.
     """
     for name, field in type(part).model_fields.items():
         value = getattr(part, name)
@@ -124,7 +132,7 @@ def changeable(part: Part) -> Iterator[tuple[str, Any]]:
 
 
 def _is_plain(annotation: Any) -> bool:
-    """Whether all values of a field with this annotation are numbers, booleans, `None` or given words."""
+    """Whether a field with this annotation accepts only numbers, booleans, `None` and `Literal` words."""
     if get_origin(annotation) is Annotated:
         return _is_plain(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):

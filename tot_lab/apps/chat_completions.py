@@ -1,7 +1,7 @@
-"""The format of OpenAI's chat completions: how to read a request, and how to reply with a run.
+"""The format of OpenAI's chat completions: parses requests, and builds replies from runs.
 
-A field that a search cannot honour leads to an `ApiError` that names it. A run without an answer also leads
-to one, never to an empty reply.
+A request field that a search cannot honour raises an `ApiError` that names the field. A run without an answer
+also raises an `ApiError`, so no reply is empty.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tot_lab.record.run import Run
 
 
 class ApiError(Exception):
-    """An error in OpenAI's form.
+    """An error that the client receives in OpenAI's JSON format.
 
     Args:
-        status: The HTTP status, from which the SDK chooses its exception.
+        status: The HTTP status, by which OpenAI's SDK chooses the exception class.
         message: What is wrong.
         param: The field of the request that is wrong.
-        code: A word by which programs recognise the error.
-        headers: Headers of the response, with `_` for `-`.
+        code: Machine-readable code of the error, such as `model_not_found`.
+        headers: Headers of the response. `_` in a name stands for `-`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ IGNORED = {
     *("presence_penalty", "frequency_penalty", "repetition_penalty", "reasoning_effort"),
     *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
 }
-"""Fields that a search does not use. They are recorded, and the reply names them."""
+"""Request fields that have no effect on a search. The run records them, and the reply lists their names."""
 
 _EMPTY: dict[str, Any] = {
     "n": 1,
@@ -60,7 +60,7 @@ _EMPTY: dict[str, Any] = {
     "logit_bias": {},
     "modalities": ["text"],
 }
-"""Fields that are accepted only with these values, which have the same effect as leaving the field out."""
+"""Request fields that are accepted only with the value given here, which is the same as leaving them out."""
 
 
 class _TextPart(msgspec.Struct, tag_field="type", tag="text"):
@@ -103,21 +103,21 @@ class Request(msgspec.Struct):
     seed: Annotated[int, msgspec.Meta(ge=0)] | None = None
     tot_lab: _Own = _Own()
     ignored: dict[str, Any] = {}
-    """The fields of `IGNORED` that were given."""
+    """The fields in `IGNORED` that the request contains, with their values."""
 
     @classmethod
     def read(cls, body: bytes) -> Request:
-        """Read the body of a request.
+        """Parse the body of a request.
 
         Raises:
-            ApiError: If it is invalid, or asks for something that a search cannot do.
+            ApiError: If the body is invalid, or has a field that a search cannot honour.
         """
         try:
             given = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ApiError(400, f"The body must be JSON: {error}.") from None
         if not isinstance(given, dict):
-            raise ApiError(400, "The body must be a JSON object.")
+            raise ApiError(400, f"The body must be a JSON object: got {given!r:.60}.")
         given = {name: value for name, value in given.items() if value is not None}
         ignored = {name: given.pop(name) for name in sorted(IGNORED.intersection(given))}
         for name, value in given.items():
@@ -132,30 +132,30 @@ class Request(msgspec.Struct):
 
     @property
     def record(self) -> dict[str, Any]:
-        """The fields that the search does not use, with `seed` and `stop`, for the record of the run."""
+        """The ignored fields of the request, and `seed` and `stop` if given. The run records them."""
         own = {"seed": self.seed, "stop": self.stop}
         return {**self.ignored, **{name: value for name, value in own.items() if value is not None}}
 
     @property
     def counts(self) -> bool:
-        """Whether a streamed reply ends with the usage."""
+        """Whether a streamed reply must end with the token usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
     def task(self, make_task: Callable[[str], Task], name: str) -> Task:
-        """Return the task of the conversation. `name` is the requested strategy, for the record.
+        """Return the messages as a task. `name`, the requested strategy, is recorded in the task's data.
 
-        The last message is the question, the earlier turns are its context, and the system messages
-        are its system prompt.
+        The last user message is the question, the earlier turns are the context, and the system messages
+        are the system prompt.
 
         Raises:
-            ValueError: If the conversation has tool calls, or does not end with a text of the user.
+            ValueError: If a message has tool calls, or the last turn is not a user message with text.
         """
         if any(message.tool_calls for message in self.messages):
-            raise ValueError("tool_calls are not supported.")
+            raise ValueError("tool_calls are not supported. Send only texts.")
         system = [message.text for message in self.messages if message.role in ("system", "developer")]
         turns = [message for message in self.messages if message.role in ("user", "assistant")]
         if not turns or turns[-1].role != "user" or not turns[-1].text.strip():
-            raise ValueError("the last message must be a text of the user.")
+            raise ValueError("the last message must have the role 'user' and a text.")
         task = make_task(turns[-1].text)
         earlier = [f"{turn.role.capitalize()}: {turn.text}" for turn in turns[:-1]]
         if earlier:
@@ -165,7 +165,7 @@ class Request(msgspec.Struct):
         return task.model_copy(update={"system_prompt": prompt, "data": data})
 
     def shortened(self, answer: str) -> str:
-        """Return the answer up to the first of the stop texts."""
+        """Return `answer` up to the first occurrence of a string in the request's `stop`."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         return answer[: min((place for text in stops if (place := answer.find(text)) >= 0), default=None)]
 
@@ -174,10 +174,10 @@ _FIELDS = {*Request.__struct_fields__} - {"ignored"}
 
 
 def outcome(search: Search) -> Run:
-    """Return the run of a search that has ended with an answer.
+    """Return the run of `search`, which has ended.
 
     Raises:
-        ApiError: If it has no answer.
+        ApiError: If the search was cancelled, failed, or found no answer.
     """
     if search.task.cancelled():
         raise stopping()
@@ -190,7 +190,7 @@ def outcome(search: Search) -> Run:
         raise ApiError(502, f"The search failed: {run.failure}", code="error", **link)
     if run.answer and run.stop_reason != REFUSED:
         return run
-    search.is_answered = True  # trying again would change nothing
+    search.is_answered = True  # a retry would end in the same way
     if run.stop_reason == REFUSED:
         message = "The spending limit of the server is reached."
         raise ApiError(429, message, code="insufficient_quota", x_should_retry="false", **link)
@@ -205,12 +205,15 @@ def stopping() -> ApiError:
 
 
 def head(run_id: str, name: str, kind: str) -> dict[str, Any]:
-    """Return the fields with which every reply and chunk begins."""
+    """Return the first fields of every reply, and of every chunk of a streamed reply."""
     return {"id": f"chatcmpl-{run_id}", "object": kind, "created": int(time.time()), "model": name}
 
 
 def reasoning(record: Record) -> str | None:
-    """Return a thought or a score as a line of the reasoning. `None` for the root and other records."""
+    """Return a thought or a score as a line of the reply's reasoning.
+
+    Returns `None` for the root thought and its score, and for records of other types.
+    """
     if isinstance(record, Thought) and record.parent is not None:
         return f"[{record.id}] {record.text}\n"
     if isinstance(record, Scored) and record.score is not None and "." in record.id:
@@ -219,12 +222,12 @@ def reasoning(record: Record) -> str | None:
 
 
 def finish_reason(run: Run) -> str:
-    """Return `length` if a budget or a cancellation ended the run, and else `stop`."""
+    """Return `length` if a budget or a cancellation ended the run, otherwise `stop`."""
     return "length" if run.interrupted else "stop"
 
 
 def usage(run: Run) -> dict[str, int] | None:
-    """Return the tokens that all calls used. `None` if the model does not count tokens."""
+    """Return the tokens of all calls in OpenAI's format, or `None` if a token count is unknown."""
     read, written = run.usage.input_tokens, run.usage.output_tokens
     if read is None or written is None:
         return None

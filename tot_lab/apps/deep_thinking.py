@@ -1,7 +1,7 @@
 """`tl.think`: run Deep Think on one question, with defaults from the settings.
 
-The result is an ordinary run of a lab. The context is part of its task. If no model is reachable, `think`
-raises before a run begins.
+The result is an ordinary run of a lab, whose task contains the context. If the model is not reachable and the
+cache lacks replies, `think` raises `NoModel` before a run begins.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ PRESETS: dict[str, Callable[[], DeepThink]] = {
     "thorough": presets.deep_think_thorough,
     "maximum": presets.deep_think_maximum,
 }
-"""Maps each preset to its strategy, in ascending order of effort."""
+"""Maps the name of each preset to a function that returns its strategy, in ascending order of effort."""
 
 
 class NoModel(RuntimeError):
-    """No model can be called. The message says how to fix it."""
+    """Raised if the model cannot be called. The message says how to fix this."""
 
 
 async def think(
@@ -60,7 +60,8 @@ async def think(
 
     Args:
         question: The question as text, or a task.
-        lab: `None` uses the lab, budget and research settings of `tl.Settings.read()`.
+        lab: The lab of the run. `None` uses the lab of `tl.Settings.read()`, and the budget and research
+            settings of `tl.Settings.read()` unless they are given here.
         branches: Overrides `num_branches` of the preset.
         iterations: Overrides `max_iterations` of the preset.
         beam: Overrides `beam_width` of the preset.
@@ -70,8 +71,9 @@ async def think(
         gather: Whether to gather facts first.
         research: A `tl.records.ResearchDelegate`, or its settings as a dict (`{"enabled": False}`). The
             context window defaults to that of the lab's model.
-        memory: Earlier results of the session. They are added to the context, and this run is added to them.
-        watch: Receives the lines of the run, as for `lab.run`.
+        memory: Results of earlier runs of the session. The context includes them, and the result of this run
+            is added to `memory`.
+        watch: Called with new lines of the run, as for `lab.run`.
 
     Returns:
         The run. `tl.deep_thought(run)` summarises it.
@@ -137,7 +139,7 @@ def _deep_think(
 
 
 async def _expect_model(lab: Lab, strategy: Strategy, task: Task) -> None:
-    """Raise `NoModel` if the model is not reachable and the cache lacks a reply."""
+    """Raise `NoModel` if the model is not reachable and the cache lacks a reply that the run needs."""
     if lab.gateway.mode == "replay":
         return
     problem = await lab.model.problem() if isinstance(lab.model, Endpoint) else None

@@ -49,7 +49,7 @@ PERIOD = 0.2
 
 _NAME = "think"
 _WORDS = re.compile(r"""(?<!\S)(?:"[^"]*"|'[^']*')(?!\S)|\S+""")
-"""Pattern of one argument of a line. Quotes must enclose the whole argument. Other apostrophes are text."""
+"""Pattern of one argument of a magic. Quotes that do not enclose a whole argument are ordinary text."""
 
 _HELP = """\
 Think a question through: gather facts, develop several approaches at once, judge them, and combine the best
@@ -75,7 +75,7 @@ def _strip_quotes(word: str) -> str:
 
 
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to the magic, in the order of the help text."""
+    """Decorate the magic `function` with its options. The help text lists them in the order given here."""
     options: dict[str, dict[str, Any]] = {
         **OPTIONS,
         **TOOL_OPTIONS,
@@ -103,14 +103,14 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @magics_class
 class ThinkMagics(Magics):
-    """`%think` and `%%think`, with the memory of a session."""
+    """The magics `%think` and `%%think` of one notebook session."""
 
     shell: InteractiveShell
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
         self.memory = SessionMemory()
-        """Earlier results of this notebook."""
+        """Results of earlier `%think` runs of this session."""
 
     @_options
     @no_var_expand
@@ -125,7 +125,7 @@ class ThinkMagics(Magics):
         except UsageError as error:
             raise UsageError(f"{error}; `%think --help` shows the options") from None
         if args.help:
-            print(_parser().format_help().removeprefix("::\n\n"))  # a marker for reStructuredText
+            print(_parser().format_help().removeprefix("::\n\n"))  # IPython adds a reStructuredText marker
             return
         try:
             with argument_errors():
@@ -153,7 +153,7 @@ class ThinkMagics(Magics):
     def _question(self, args: argparse.Namespace, cell: str | None) -> str:
         words = _strip_quotes(args.question[0]) if len(args.question) == 1 else " ".join(args.question)
         if cell is not None and words:
-            raise UsageError(f"Write the question below %%think: got {words[:60]!r} on its line.")
+            raise UsageError(f"Write the question below %%think, not beside it: got {words[:60]!r}.")
         question = words if cell is None else cell.strip()
         if not question:
             lists = (args.context, args.files, args.budget, args.tools, args.allow)
@@ -200,7 +200,7 @@ class ThinkMagics(Magics):
 
 
 def _panel(run: Run) -> Any:
-    """Return the object to display for a run: the summary, or the run itself if it made no call."""
+    """Return the object to display for a run: its Deep Think panel, or the run itself if it made no call."""
     try:
         return deep_thought(run)
     except ValueError:
@@ -289,7 +289,7 @@ _ASKED = re.compile(r"(\s*(?:[\w.]+\s*=\s*)?)%think\s+(\S.*\?)\s*")
 
 
 def keep_question_marks(lines: list[str]) -> list[str]:
-    """Protect questions that end with a question mark, because IPython treats it as a request for help."""
+    """Replace each line `%think … ?` by a call of the magic. IPython reads a final `?` as a help request."""
     marked = {row: found for row, line in enumerate(lines, 1) if (found := _ASKED.fullmatch(line))}
     if not marked or lines[0].startswith("%%"):
         return lines
@@ -323,9 +323,9 @@ def await_magics(lines: list[str]) -> list[str]:
 
 
 def _magic_arguments(call: ast.Call) -> list[Any] | None:
-    """Return the line, and any cell, of a call that the shell generated from `%think` or `%%think`.
+    """Return the arguments of a call that the shell generated from `%think` or `%%think`.
 
-    Returns `None` for any other call.
+    These are `[line]` or `[line, cell]`. Returns `None` for any other call.
     """
     made = isinstance(call.func, ast.Attribute) and call.func.attr in ("run_line_magic", "run_cell_magic")
     if not made or not ast.unparse(call.func).startswith("get_ipython().") or call.lineno != call.end_lineno:
@@ -335,7 +335,7 @@ def _magic_arguments(call: ast.Call) -> list[Any] | None:
 
 
 def complete(shell: InteractiveShell, event: Any) -> list[str]:
-    """Complete an option, or a value of the option before the cursor."""
+    """Return the completions of the word at the cursor: options, or values of the option before it."""
     words = event.text_until_cursor.split()[1:]
     begun = words.pop() if words and not event.text_until_cursor[-1:].isspace() else ""
     option = next((word for word in reversed(words) if word.startswith("--")), "")

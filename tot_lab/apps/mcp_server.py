@@ -1,7 +1,7 @@
 """`tot-lab mcp`: a lab as an MCP server, with searches as tools and runs as resources.
 
-Requests come from somebody else's model. They choose among the strategies and settings of the catalogue, may
-lower its budget, and read runs in the lab's folder and nothing else. If a client disconnects, its search is
+Requests come from a client's model. They choose among the strategies and settings of the catalogue, may lower
+its budget, and can read only the runs in the lab's folder. If a client disconnects, its search is
 cancelled, and the journal is kept.
 """
 
@@ -34,19 +34,19 @@ from tot_lab.record.run import Run
 from tot_lab.views.report import run_text
 
 MAX_CHARACTERS = 200_000
-"""The most characters of a question, and of its context."""
+"""Maximum number of characters of a question, and of a context."""
 
 MAX_JOURNAL = 20_000_000
-"""Bytes of the largest journal that can be read as a resource."""
+"""Maximum size in bytes of a journal that can be read as a resource."""
 
 LISTED = 100
-"""The most runs in a list."""
+"""Maximum number of runs in a list."""
 
 PAUSE = 0.2
-"""Seconds between two reports of progress."""
+"""Minimum number of seconds between two reports of progress."""
 
 Report: TypeAlias = Callable[[float, float | None, str], Awaitable[None]]
-"""Reports progress: the calls so far, the most calls if known, and a message."""
+"""Function that reports progress: the number of calls, its maximum (`None` if unknown), and a message."""
 
 Watch: TypeAlias = Callable[[Sequence[Line]], None]
 
@@ -84,7 +84,7 @@ class Runs:
         self.folder = folder
 
     def newest(self, limit: int) -> list[RunLine]:
-        """Return the latest runs. Files that are no journals are left out."""
+        """Return the latest runs, newest first. Files that are not readable journals are left out."""
         found: list[RunLine] = []
         for path in reversed(self._journals("*")):
             if len(found) == limit:
@@ -109,38 +109,38 @@ class Runs:
         """Return the path of a run's journal.
 
         Raises:
-            LookupError: There is no such run.
-            ValueError: The journal is too large.
+            LookupError: The folder has no run with this id.
+            ValueError: The journal has more than `MAX_JOURNAL` bytes.
         """
         found = self._journals(f"*-{id}") if re.fullmatch("[0-9a-f]{8}", id) else []
         if not found:
             raise LookupError(f"No such run: got {id[:80]!r}.")
         if (size := found[-1].stat().st_size) > MAX_JOURNAL:
-            raise ValueError(f"The journal must have at most {MAX_JOURNAL:,} bytes: got {size:,}.")
+            raise ValueError(f"Journal of run {id} must have at most {MAX_JOURNAL:,} bytes: got {size:,}.")
         return found[-1]
 
     def _journals(self, names: str) -> list[Path]:
         return sorted(path for path in self.folder.glob(f"{names}.jsonl") if not path.is_symlink())
 
     def journal(self, id: str) -> str:
-        """Return the text of a run's journal. Raises the errors of `path`."""
+        """Return the text of a run's journal. Raises the same errors as `path`."""
         return self.path(id).read_text(encoding="utf-8")
 
     def report(self, id: str) -> str:
-        """Return a run as text: facts, a small tree, question and answer. Raises the errors of `path`."""
+        """Return a run as text: facts, small tree, question, answer. Raises the same errors as `path`."""
         run = load(self.path(id))
         assert isinstance(run, Run)
         return readable(f"{run_text(run)}\n\nQuestion\n{run.question}\n\nAnswer\n{run.answer or 'none'}\n")
 
 
 class Searches:
-    """The searches that clients start.
+    """Runs the searches that clients request.
 
     Args:
-        lab: The lab, which keeps journals.
-        catalogue: The strategies on offer.
+        lab: The lab that runs the searches. Its `runs` must be set.
+        catalogue: The strategies that clients can request.
         make_task: Makes a task from the text of a question.
-        at_once: The most concurrent searches. Further ones are refused.
+        at_once: Maximum number of concurrent searches. Further searches are refused.
     """
 
     def __init__(
@@ -153,7 +153,13 @@ class Searches:
         self._under_way: set[asyncio.Task[Run]] = set()
 
     async def search(self, report: Report, question: str, name: str, settings: Any, budget: Any) -> Outcome:
-        """Answer a question with the strategy `name`. Raises LookupError, ValueError, RuntimeError."""
+        """Answer a question with the strategy `name`.
+
+        Raises:
+            LookupError: The catalogue has no such strategy.
+            ValueError: The question, a setting or a limit is invalid.
+            RuntimeError: `at_once` searches are running, or the run failed.
+        """
         task = self.make_task(question)
         strategy = self.catalogue.changed(name, equipped := self.lab.runner.equipped(task), settings)
         limits = self.catalogue.lowered(budget)
@@ -163,7 +169,7 @@ class Searches:
         )
 
     async def think(self, report: Report, question: str, context: str, preset: str, budget: Any) -> Outcome:
-        """Think a question through. Raises ValueError, RuntimeError."""
+        """Run Deep Think on a question. Raises `ValueError` and `RuntimeError` as `search` does."""
         limits = self.catalogue.lowered(budget)
 
         async def start(watch: Watch) -> Run:
@@ -175,7 +181,7 @@ class Searches:
         self, report: Report, most: int | None, start: Callable[[Watch], Coroutine[Any, Any, Run]]
     ) -> Outcome:
         if len(self._under_way) >= self.at_once:
-            raise RuntimeError(f"At most {self.at_once:,} searches are made at once. Try again later.")
+            raise RuntimeError(f"At most {self.at_once:,} searches run at the same time. Try again later.")
         calls = thoughts = 0
 
         def watch(lines: Sequence[Line]) -> None:
@@ -183,7 +189,7 @@ class Searches:
             calls += sum(isinstance(line.e, Reply) and is_made(line.e) for line in lines)
             thoughts += sum(isinstance(line.e, Thought) for line in lines)
 
-        # The SDK cancels its own task repeatedly until the request ends, so the run closes in another one.
+        # The SDK cancels a request's task repeatedly. In a separate task, the run can end properly.
         running = asyncio.create_task(start(watch))
         self._under_way.add(running)
         running.add_done_callback(self._under_way.discard)
@@ -214,7 +220,7 @@ class Searches:
 
 
 def server_of(searches: Searches) -> Any:
-    """Return the server of a lab, an `MCPServer` of the SDK."""
+    """Return an `MCPServer` of the MCP SDK that offers `searches` and the runs of their lab."""
     try:
         from mcp.server.mcpserver import MCPServer  # noqa: PLC0415
     except ImportError:
@@ -329,7 +335,7 @@ def _offer_runs(server: Any, kept: Runs) -> None:
     server.add_tool(runs, annotations=reads, description="The latest runs of this lab.")
     server.resource(_uri("{id}"), name="run", mime_type="text/plain")(report)
     server.resource(_uri("{id}") + "/journal", name="journal", mime_type="application/x-ndjson")(journal)
-    server.list_resources = list_resources  # the list of the SDK is fixed when a server starts
+    server.list_resources = list_resources  # the SDK would list only resources that exist at the start
 
 
 async def serve_http(
@@ -340,14 +346,14 @@ async def serve_http(
     Args:
         server: The server.
         listening: A bound socket.
-        token: What clients must send as `Authorization: Bearer TOKEN`. `None` lets everybody in.
-        announce: Called with the URL.
+        token: What clients must send as `Authorization: Bearer TOKEN`. `None` requires no token.
+        announce: Called with the URL before the server starts.
     """
     import uvicorn  # noqa: PLC0415
     from mcp.server.transport_security import TransportSecuritySettings  # noqa: PLC0415
 
     host, port = listening.getsockname()[:2]
-    # On a loopback address, `Host` and `Origin` are checked: pages of other sites in a browser send others.
+    # On a loopback address, the SDK checks `Host` and `Origin`, which refuses requests of other sites' pages.
     checks_names = ipaddress.ip_address(host).is_loopback
     open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(transport_security=None if checks_names else open_to_all)
@@ -359,7 +365,7 @@ async def serve_http(
 
 
 def _expecting(token: str, app: Any) -> Any:
-    """Return `app` behind a check of `token`: other HTTP requests get status 401."""
+    """Wrap the ASGI app `app` so that an HTTP request without `token` gets status 401."""
     expected = f"Bearer {token}".encode()
 
     async def checked(scope: Any, receive: Any, send: Any) -> None:
@@ -375,7 +381,7 @@ def _expecting(token: str, app: Any) -> Any:
 
 
 def _example(catalogue: Catalogue) -> str:
-    """Return a setting that a request may change, as JSON."""
+    """Return the first integer setting that a request may change, as a JSON object."""
     for strategy in catalogue.offers.values():
         for path, value in changeable(strategy):
             if type(value) is int:

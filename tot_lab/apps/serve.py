@@ -1,8 +1,9 @@
-"""`tot-lab serve`: strategies as models of a server that speaks OpenAI's chat completions.
+"""`tot-lab serve`: a server with OpenAI's chat completions API, whose models are strategies.
 
-A search answers a request. Its thoughts are the reasoning of the reply, its answer is the content, and the
-tokens of all its calls are the usage. A field that cannot be honoured is an error that names it, and a failed
-search is never an answer. Text of models is escaped on the pages, and no error holds an API key.
+Each request is answered by a search. The thoughts are the `reasoning_content` of the reply, the answer is its
+content, and the tokens of all calls are its usage. A request field that cannot be honoured leads to an error
+that names the field, and a failed search leads to an error. The HTML pages escape text of models, and error
+messages contain no API keys.
 """
 
 from __future__ import annotations
@@ -48,30 +49,31 @@ from tot_lab.views.figures.theme import themed
 from tot_lab.views.html_page import END, html_head
 
 LARGEST = 8 * 2**20
-"""The most bytes of a request."""
+"""Maximum size of a request in bytes."""
 
 PAUSE = 10.0
 """Seconds without a record after which a streamed reply sends a comment, which keeps the connection open."""
 
 GRACE = 8.0
-"""Seconds that searches under way have to finish when the server shuts down."""
+"""Seconds that the server waits for running searches when it shuts down."""
 
 LISTED = 100
-"""The most runs on the page that lists them."""
+"""Maximum number of runs on the page that lists runs."""
 
 _COOKIE = "tot_lab"
 
 
 class Server:
-    """The server of a lab.
+    """The HTTP server for the searches of a lab.
 
     Args:
         searches: The searches of the lab.
-        catalogue: The strategies on offer.
+        catalogue: The strategies that clients can request.
         make_task: Makes a task from the text of a question.
-        model: The name of the lab's model, which a request to `/v1/NAME/chat/completions` may
-            also give as its model.
-        token: What clients must send. `None` lets everybody on this machine in.
+        model: The name of the lab's model. A request to `/v1/NAME/chat/completions` may give NAME, this
+            name or nothing as its `model`.
+        token: The token that clients must send. `None` requires no token, but a `Host` header that names
+            this machine.
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class Server:
         self.model = model
         self.token = token
         self.started = int(time.time())
-        self._one_page = asyncio.Lock()  # a page takes time and memory
+        self._one_page = asyncio.Lock()  # one page is built at a time, because it takes much memory
 
     def application(self) -> web.Application:
         """Return the application for aiohttp."""
@@ -106,7 +108,7 @@ class Server:
 
     @web.middleware
     async def _errors(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Return every error in OpenAI's form."""
+        """Convert every error to a response in OpenAI's JSON format."""
         try:
             response = await handler(request)
         except ApiError as error:
@@ -124,15 +126,19 @@ class Server:
 
     @web.middleware
     async def _access(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Admit a request that has the token or, if the server has none, that comes from this machine.
+        """Admit a request with the right token or, if the server has none, with a `Host` of this machine.
 
-        Without a token, pages of other sites must not reach the server through the browser of its user:
-        neither under a host name that resolves to this machine (DNS rebinding), nor with cross-site requests.
+        The checks of `Host` and `Origin` keep pages of other sites from using the server through the browser
+        of a user: under a host name that resolves to this machine (DNS rebinding), or by cross-site requests.
         """
         is_page = re.fullmatch(r"/(runs/\w+)?", request.path) is not None
         if self.token is None:
             if not is_loopback(_hostname(request.host)):
-                raise ApiError(403, f"Host must name this machine: got {request.host!r}. Use a token.")
+                raise ApiError(
+                    403,
+                    f"Host must be localhost or a loopback address: got {request.host!r}. "
+                    "To use other hosts, set TOT_LAB_TOKEN for the server.",
+                )
         elif is_page and _same(request.query.get("token", ""), self.token):
             response = web.HTTPFound(request.path)
             response.set_cookie(_COOKIE, self._cookie, httponly=True, samesite="Strict")
@@ -142,12 +148,12 @@ class Server:
             raise ApiError(401, f"The token is missing or wrong. {hint}", code="invalid_api_key")
         origin = request.headers.get("Origin")
         if origin is not None and origin.partition("://")[2] != request.host:
-            raise ApiError(403, f"Requests from pages of other sites are not accepted: got {origin!r}.")
+            raise ApiError(403, f"Origin must be this server, {request.host!r}: got {origin!r}.")
         return await handler(request)
 
     @property
     def _cookie(self) -> str:
-        """The value of the pages' cookie: not the token, since other servers on the host receive it too."""
+        """The value of the cookie for pages: a hash, since a browser sends it to all ports of the host."""
         return hashlib.sha256(f"pages {self.token}".encode()).hexdigest()
 
     def _is_let_in(self, request: web.Request, is_page: bool) -> bool:
@@ -165,7 +171,7 @@ class Server:
         return {"id": name, "object": "model", "created": self.started, "owned_by": "tot_lab", "tot_lab": own}
 
     async def models(self, request: web.Request) -> web.Response:
-        """Describe all strategies on offer, or only the one that the path names."""
+        """Describe all strategies of the catalogue, or only the strategy that the path names."""
         if "name" in request.match_info:
             return _json({"object": "list", "data": [self._described(self._offered(request))]})
         return _json({"object": "list", "data": [*map(self._described, self.catalogue.offers)]})
@@ -186,7 +192,7 @@ class Server:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Answer a request with a search."""
-        if request.content_type != "application/json":  # browsers send others without a CORS preflight
+        if request.content_type != "application/json":  # other types need no CORS preflight
             message = f"Content-Type must be application/json: got {request.content_type!r}."
             raise ApiError(415, message)
         asked = Request.read(await request.read())
@@ -207,7 +213,7 @@ class Server:
                 "tot_lab": about(request, run, asked),
             }
             response = _json(body, headers={"x-tot-lab-run": run.id, **_HEADERS})
-            with suppress(ConnectionError):  # the client has just left
+            with suppress(ConnectionError):  # the client disconnected
                 await response.prepare(request)
                 await response.write_eof()
                 search.is_answered = True
@@ -218,7 +224,8 @@ class Server:
     ) -> web.StreamResponse:
         """Send thoughts as they are recorded, then the answer.
 
-        Nothing is sent before the first thought or pause, so that an error before it sets the HTTP status.
+        Nothing is sent before the first thought, or before `PAUSE` seconds without a record. Until then, an
+        error still determines the HTTP status.
         """
         out = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no", **_HEADERS}
@@ -259,7 +266,7 @@ class Server:
             await out.write(b"data: [DONE]\n\n")
             await out.write_eof()
             search.is_answered = True
-        except ConnectionError:  # the client has just left
+        except ConnectionError:  # the client disconnected
             pass
         except Exception as error:
             if not first:
@@ -287,7 +294,7 @@ class Server:
         try:
             return self.searches.open(strategy, task, budget, asked.seed, is_retry=is_retry)
         except Full:
-            message = f"At most {self.searches.at_once:,} searches are made at once. Try again later."
+            message = f"At most {self.searches.at_once:,} searches run at the same time. Try again later."
             raise ApiError(429, message, code="rate_limit_exceeded", retry_after="1") from None
         except Stopping:
             raise stopping() from None
@@ -374,7 +381,7 @@ def _json(body: Any, **options: Any) -> web.Response:
 
 
 def about(request: web.Request, run: Run, asked: Request) -> dict[str, Any]:
-    """Return the facts about its run that a reply holds in `tot_lab`."""
+    """Return the field `tot_lab` of a reply: facts about the run that answered the request."""
     return {
         "run": run.id,
         "url": f"{request.scheme}://{request.host}/runs/{run.id}",
@@ -409,7 +416,7 @@ def _hostname(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` is this machine's own address."""
+    """Whether `host` is `localhost` or a loopback address."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
@@ -425,15 +432,15 @@ async def serve(
         host: The address to listen at.
         port: The port. 0 chooses a free one.
         announce: Called with the URL once the server accepts requests.
-        grace: Seconds that searches have to finish.
+        grace: Seconds to wait for running searches before they are cancelled.
     """
     end = asyncio.Event()
     loop = asyncio.get_running_loop()
     for one in (signal.SIGINT, signal.SIGTERM):
-        with suppress(NotImplementedError):  # on Windows, Ctrl-C is an exception
+        with suppress(NotImplementedError):  # on Windows, Ctrl-C raises KeyboardInterrupt
             loop.add_signal_handler(one, end.set)
     await server.searches.start()
-    # Without `handler_cancellation`, the search of a client that disconnects would go on.
+    # Without `handler_cancellation`, a search would continue after its client disconnects.
     app = server.application()
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=5.0)
     await runner.setup()

@@ -1,9 +1,9 @@
-"""The searches of `tot-lab serve`: which run answers a request, who waits for it, and how retries find it.
+"""The searches of `tot-lab serve`: starts a search for each request, and assigns retries to earlier searches.
 
-A search runs as long as somebody waits for it. When the last client has left, it is cancelled, and its
-journal stays. Equal requests since the start are repeats 0, 1, and so on, so that a client that repeats
-one gets independent samples. A retry is not a new request: it continues the newest run whose answer was not
-received.
+A search runs while at least one client waits for its answer. When the last client disconnects, the search is
+cancelled, and its journal is kept. Equal requests are numbered 0, 1, and so on since the server started. The
+number is the repeat of the run, so that equal requests get independent samples. A request that the client's
+SDK marks as a retry is not numbered: it continues the newest equal run whose answer no client received.
 """
 
 from __future__ import annotations
@@ -30,46 +30,46 @@ from tot_lab.record.run import Run
 from tot_lab.runtime.runner import Execution, resumable
 
 REMEMBERED = 3600.0
-"""Age in seconds beyond which a retry does not continue an interrupted journal of an earlier process."""
+"""Maximum age in seconds of a journal of an earlier server process that a retry can continue."""
 
 MAX_LEFT = 1_000
-"""The most unanswered runs, and the most refused requests, that are remembered."""
+"""Maximum number of unanswered runs, and of refused requests, that are kept in memory for retries."""
 
 
 class Full(Exception):
-    """The maximum number of concurrent searches is reached."""
+    """Raised if the maximum number of concurrent searches is reached."""
 
 
 class Stopping(Exception):
-    """The server is shutting down."""
+    """Raised if the server is shutting down."""
 
 
 class Search:
-    """One search, and the clients that wait for it."""
+    """One search, and the clients that wait for its answer."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.origin: Path | None = None
-        """The journal that the search continues, if there is one."""
+        """Path of the earlier journal that the search continues, or `None`."""
         self.execution: Execution | None = None
-        """The execution, once it has begun."""
+        """The execution of the run. `None` before the run begins."""
         self.task: asyncio.Task[Run]
         self.is_answered = False
-        """Whether a client has received its outcome, or another search continues it."""
+        """Whether a client received the result, or a later search continues the journal."""
         self.followers: set[asyncio.Event] = set()
 
     @property
     def path(self) -> Path | None:
-        """The journal, once there is one."""
+        """Path of the journal, or `None` if there is none yet."""
         return self.origin if self.execution is None else self.execution.run.path
 
     def wake(self, _: object = None) -> None:
-        """Let all followers look for new records."""
+        """Set the events of all clients, so that `records` yields the new records."""
         for follower in self.followers:
             follower.set()
 
     async def records(self, follower: asyncio.Event, pause: float) -> AsyncIterator[list[Record]]:
-        """Yield the records so far and then new ones, until the search has ended.
+        """Yield lists of records until the search has ended: first those recorded so far, then new ones.
 
         Args:
             follower: The event that `Searches.following` yields for a client.
@@ -95,8 +95,8 @@ class Searches:
     """All searches of one server.
 
     Args:
-        lab: The lab that runs them. It keeps journals.
-        at_once: The most searches under way.
+        lab: The lab that runs the searches. Its `runs` must be set.
+        at_once: Maximum number of concurrent searches.
     """
 
     def __init__(self, lab: Lab, at_once: int) -> None:
@@ -112,23 +112,23 @@ class Searches:
         self._is_stopping = False
 
     async def start(self) -> None:
-        """Open the lab, and find the runs that an earlier process could not finish."""
+        """Open the lab, and find interrupted runs of an earlier server process, for retries."""
         await self.lab.gateway.open()
         self.folder.mkdir(parents=True, exist_ok=True)
         since = time.time() - REMEMBERED
         for path in sorted(self.folder.glob("*.jsonl")):
-            with suppress(OSError, ValueError):  # damaged, of another model, or no journal
+            with suppress(OSError, ValueError):  # damaged, of another model, or not a journal
                 if path.stat().st_mtime < since:
                     continue
                 header, ended = outline(path)
                 if ended is not None and ended.stop_reason not in ("cancelled", "error"):
-                    continue  # without reading the rest
+                    continue  # the run is complete: the rest of its journal is not read
                 self.lab.runner.check_same(path, header)
                 if resumable(read_journal(path)[1], asking=True) is not None:
                     self._leave(_key(header.strategy, header.task, header.budget), path)
 
     async def stop(self, grace: float) -> None:
-        """Let searches finish within `grace` seconds, and cancel the others. New ones are refused."""
+        """Refuse new searches, wait up to `grace` seconds for the running ones, and cancel the rest."""
         self._is_stopping = True
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=grace)
@@ -140,17 +140,20 @@ class Searches:
     def open(
         self, strategy: Strategy, task: Task, budget: Budget | None, seed: int | None, *, is_retry: bool
     ) -> Search:
-        """Return the search that answers a request: a new one, or for a retry, one that it joins or resumes.
+        """Return the search that answers a request.
+
+        A retry gets a search that resumes an unanswered run or, if there is none, the equal search that is
+        running. Every other request gets a search with a new run.
 
         Args:
             strategy: The strategy.
-            task: The task. It holds everything that distinguishes the request from others.
+            task: The task. Its data includes the other fields of the request, such as `stop`.
             budget: Limits of the run.
-            seed: The number of the repeat. `None` takes the number of equal requests so far.
-            is_retry: Whether the client sent this request before and received no answer.
+            seed: The index of the repeat. `None` uses the number of equal requests so far.
+            is_retry: Whether the client marks the request as a retry.
 
         Raises:
-            Full: If too many searches are under way.
+            Full: If `at_once` searches are running.
             Stopping: If the server is shutting down.
         """
         if self._is_stopping:
@@ -185,7 +188,10 @@ class Searches:
 
     @contextmanager
     def following(self, search: Search) -> Iterator[asyncio.Event]:
-        """Count as a client of `search` in the block. A search without clients is cancelled."""
+        """Register a client of `search` during the block, and yield the client's event.
+
+        When the last client is removed, the search is cancelled.
+        """
         follower = asyncio.Event()
         search.followers.add(follower)
         try:
@@ -210,7 +216,7 @@ class Searches:
             await asyncio.wait([ending.task])
             search.origin = ending.path
         if search.origin is not None:
-            with suppress(OSError, ValueError):  # another process is continuing it, or it was removed
+            with suppress(OSError, ValueError):  # another process continues the journal, or it was removed
                 search.execution = await runner.resume(search.origin, strategy, task)
         if search.execution is None:
             if (repeat := seed) is None:
@@ -238,7 +244,7 @@ class Searches:
         self._settle(search)
 
     def _settle(self, search: Search) -> None:
-        """Keep a run that ended before any client received its outcome, for a retry."""
+        """If `search` has ended and no client received the outcome, remember the journal for a retry."""
         if not search.task.done() or search.followers or search.is_answered:
             return
         failed = not search.task.cancelled() and search.task.exception() is not None
@@ -260,7 +266,10 @@ class Searches:
 
 
 def _key(strategy: dict[str, Any], task: dict[str, Any], budget: dict[str, Any]) -> bytes:
-    """Return a key that equal requests share: a digest of a run's settings without those of the lab."""
+    """Return a key that is equal for equal requests.
+
+    It is a digest of strategy, task and budget, without the fields of the task that the lab sets.
+    """
     asked = {name: value for name, value in task.items() if name not in ("tools", "context_window", "lab")}
     data = msgspec.json.encode([strategy, asked, budget], order="deterministic")
     return hashlib.blake2b(data, digest_size=16).digest()

@@ -1,8 +1,8 @@
 """The report on a run of Deep Think as Markdown, as an HTML panel and as a short text.
 
-Its layout is that of Cogtrix, "Deep Think", with additions. The panel is rendered from the Markdown, so that
-both have the same content. Clamped settings, assumed values and failures are reported where they occurred.
-Text written by a model cannot change the structure of the report.
+The layout is that of the "Deep Think" report of Cogtrix, with additions. The panel is rendered from the
+Markdown, so that both have the same content. Clamped settings, assumed values and failures are reported where
+they occurred. Text written by a model cannot change the structure of the report.
 
 The `deep_think` tool returns the Markdown to a model. A change of its wording therefore changes prompts and
 cache keys.
@@ -22,7 +22,7 @@ from tot_lab.views.figures.theme import short, themed
 from tot_lab.views.markdown import escape_line, excerpt, is_paragraph, sanitize, to_html
 
 _CHOSEN = {"keywords": "the words of the task", "model": "the model", "default": "default"}
-"""Description of each way to choose a category."""
+"""Maps each way to choose the category of a task to its description."""
 
 NAME = 80
 """Maximum number of characters shown of a name."""
@@ -65,7 +65,7 @@ def html_of(data: DeepThought) -> str:
 
 
 def text_of(data: DeepThought) -> str:
-    """Return a summary of a few lines."""
+    """Return a plain-text summary of a few lines."""
     label = f", {data.model_note}" if data.model_note else ""
     rows = [_title(data) + label, f"  task      {short(data.task, 90)}"]
     if data.gathering is not None:
@@ -97,7 +97,7 @@ class _Section(NamedTuple):
 
 
 def _sections(data: DeepThought) -> list[_Section]:
-    """Return the sections: the head, the gathering, each iteration and the final solution."""
+    """Return the sections of the report: head, gathering, each iteration, and the final solution."""
     task = sanitize(data.task.expandtabs(4))  # "> " would change the width of a tab
     if not is_paragraph(task):
         task = "\n".join(f"> {line}".rstrip() for line in task.split("\n"))
@@ -312,5 +312,5 @@ _STYLE = """
 
 
 def deep_report(run: Run, *, answer_first: bool = False) -> str:
-    """Return the report on the Deep Think of a run as Markdown; see `DeepThought.report`."""
+    """Return the Markdown report on the Deep Think in `run`. See `DeepThought.report`."""
     return markdown_of(deep_thought(run), answer_first=answer_first)

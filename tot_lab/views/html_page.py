@@ -1,4 +1,4 @@
-"""The beginning of every HTML page of tot_lab."""
+"""The beginning and the end of every HTML page of tot_lab."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def html_head(title: str, style: str, policy: str) -> str:
     Args:
         title: Title, as text.
         style: Style sheet.
-        policy: Content security policy, because a file comes from no server that could send one.
+        policy: Content security policy. The page contains it, because a file has no HTTP headers.
     """
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -1,4 +1,4 @@
-"""Embedding of Markdown from a model or a person in a document.
+"""Embeds Markdown texts of a model or a person in a document.
 
 The embedded text cannot change the rest of the document. Headings become bold text, HTML is escaped, open
 fences are closed, and images become links, so that nothing is fetched. Headings, code and HTML are recognized
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 LONG = 40_000
-"""Number of characters above which a text is shown as code, because parsing can take quadratic time."""
+"""Number of characters above which a text becomes a code block, because parsing can take quadratic time."""
 
 _UNESCAPED = r"(?<!\\)((?:\\\\)*)"
 _HTML = re.compile(_UNESCAPED + r"<(?=[A-Za-z/!?])")
@@ -49,7 +49,7 @@ def to_html(markdown: str, *, mathml: bool = False) -> str:
 
 
 def text_to_html(text: str, *, mathml: bool = False) -> str:
-    """Render a text of a model or a person, which is Markdown or plain, as HTML."""
+    """Render a text of a model or a person as HTML. The text is plain or Markdown."""
     return to_html(sanitize(text), mathml=mathml)
 
 
@@ -133,7 +133,7 @@ def _renderer(mathml: bool) -> MarkdownIt:
 
 
 def _block_formula(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """Read a formula that occupies whole lines."""
+    """Rule of the Markdown parser for a formula that occupies whole lines."""
     start = state.bMarks[first] + state.tShift[first]
     match = state.src[start : start + 2] in ("$$", "\\[", "\\b") and FORMULA.match(state.src, start)
     after = first + match[0].count("\n") + 1 if match else 0
@@ -149,7 +149,7 @@ def _block_formula(state: StateBlock, first: int, end: int, silent: bool) -> boo
 
 
 def _inline_formula(state: StateInline, silent: bool) -> bool:
-    """Read a formula. One that cannot be read becomes code."""
+    """Rule of the Markdown parser for a formula in a line. If it cannot be converted, it becomes code."""
     match = state.src[state.pos] in "$\\" and FORMULA.match(state.src, state.pos, state.posMax)
     if not match:
         return False
@@ -162,7 +162,7 @@ def _inline_formula(state: StateInline, silent: bool) -> bool:
 
 
 def _product(state: StateInline, silent: bool) -> bool:
-    """Keep the signs of `2*3*4`, which are not emphasis."""
+    """Rule of the Markdown parser that keeps the asterisks of `2*3*4`, which mark no emphasis."""
     match = _PRODUCT.match(state.src, state.pos, state.posMax)
     if not match:
         return False

@@ -1,8 +1,8 @@
 r"""LaTeX formulas in texts as MathML.
 
-A formula stands between `$…$`, `$$…$$`, `\(…\)` or `\[…\]`, or is an environment such as `align`. Amounts of
-money are not formulas. A formula that cannot be read, or that is longer than 2,000 characters, stays as its
-source. The result has only the elements and attributes listed here, so nothing in it can be executed.
+A formula is written as `$…$`, `$$…$$`, `\(…\)` or `\[…\]`, or is an environment such as `align`. Amounts of
+money are not formulas. A formula that cannot be converted, or is longer than 2,000 characters, remains LaTeX.
+The MathML has only the elements and attributes of `_TAG` and `_ATTRIBUTE`, so that it can execute nothing.
 
 Searching takes time proportional to the length of the text. The converter is imported with the first formula.
 """
@@ -21,7 +21,7 @@ LONGEST = 2000
 DEPTH = 60
 """Maximum depth of nested elements of a formula."""
 
-# No alternative can contain its own beginning, so that many beginnings without an end take linear time.
+# No alternative can contain its own opening delimiter, so that many unclosed delimiters take linear time.
 # `formulaAt` in rich.js finds the same formulas.
 FORMULA = re.compile(
     r"""
@@ -46,9 +46,9 @@ _ATTRIBUTE = re.compile(
     "notation|scriptlevel|separator|stretchy|width"
 )
 _VALUE = re.compile(r"[\w.%+ -]{1,40}")
-# A definition would count for the whole notebook, and can make a short formula endless.
+# A macro would be defined for the whole notebook, and a recursive macro would never end.
 _DEFINITION = re.compile(r"\\(?:[gex]?def|let|(?:re)?new\w+|provide\w+|Declare\w+)\b")
-# The converter does not know these environments.
+# Environments and commands that the converter does not know, with their replacements.
 _SYNONYMS = (
     (re.compile(r"\\(begin|end)\{(?:aligned|alignedat|align)\}"), r"\\\1{align*}"),
     (re.compile(r"\\(begin|end)\{(?:gathered|gather|multline)\*?\}"), r"\\\1{matrix}"),
@@ -60,7 +60,10 @@ Element = list[Any]
 
 
 def formulas_of(texts: Iterable[str]) -> dict[str, Element]:
-    """Return each formula of `texts` that can be read, by its source with delimiters."""
+    """Map the source of each formula in `texts`, with delimiters, to its element.
+
+    Formulas that cannot be converted are left out.
+    """
     found: dict[str, Element] = {}
     for text in texts:
         if "$" in text or "\\" in text:
@@ -71,7 +74,7 @@ def formulas_of(texts: Iterable[str]) -> dict[str, Element]:
 
 
 def element_of(match: re.Match[str]) -> Element | None:
-    """Return the element of a match of `FORMULA`, or `None` if it cannot be read."""
+    """Return the element of a match of `FORMULA`, or `None` if the formula cannot be converted."""
     inline = match["dollar"] or match["round"]
     latex = inline or match["dollars"] or match["square"] or match["whole"]
     if len(latex) > LONGEST or _DEFINITION.search(latex):
@@ -80,7 +83,7 @@ def element_of(match: re.Match[str]) -> Element | None:
 
 
 def to_mathml(element: Element | str) -> str:
-    """Return an element as escaped text."""
+    """Return the MathML source of an element. Texts and attribute values are escaped."""
     if isinstance(element, str):
         return escape(element)
     tag, attributes, *children = element
@@ -89,7 +92,7 @@ def to_mathml(element: Element | str) -> str:
 
 
 def to_latex(element: Element) -> str:
-    """Return the LaTeX of the element of a formula as escaped text with delimiters."""
+    """Return the LaTeX source of a formula's element, with delimiters and escaped for HTML."""
     latex, is_block = element[1]["alttext"], element[1]["display"] == "block"
     if FORMULA.fullmatch(latex):  # an environment
         return escape(latex)
@@ -112,10 +115,10 @@ def _convert(latex: str, is_block: bool) -> Element | None:
 
 
 def _checked(element: Any, depth: int) -> Element:
-    """Copy an element of the converter.
+    """Convert an XML element of the converter to an `Element`.
 
     Raises:
-        ValueError: It is not allowed, too deep, or contains source that the converter did not understand.
+        ValueError: The tag is not allowed, the nesting is too deep, or LaTeX remains unconverted.
     """
     text = unescape(element.text or "")
     is_known = _TAG.fullmatch(element.tag) is not None and depth <= DEPTH

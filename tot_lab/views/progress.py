@@ -38,7 +38,7 @@ class Progress:
     def __init__(self, about: str) -> None:
         self.about = about
         self.changes = 0
-        """Number of updates."""
+        """Number of changes of the display so far."""
         self.stop: str | None = None
         """Stop reason of the run; `None` while it is running."""
         self._tree = Tree()
@@ -51,7 +51,7 @@ class Progress:
         self._notes: list[str] = []
 
     def take(self, lines: Sequence[Line]) -> None:
-        """Add new lines of the run."""
+        """Add new journal lines of the run."""
         lines = [line for line in lines if not (isinstance(line.e, Note) and line.e.name == "call.partial")]
         self.changes += bool(lines)
         for line in lines:
@@ -89,7 +89,7 @@ class Progress:
             self.changes += 1
 
     def new_lines(self) -> list[str]:
-        """Return the lines added since the last call."""
+        """Return the lines of text that were added since the last call of `new_lines`."""
         lines, self._new_lines = self._new_lines, []
         return lines
 
@@ -136,7 +136,7 @@ _NOTES = {
     "research.window": "context window unknown: {assumed:,} tokens assumed (context_window sets it)",
     "research.cut": "{url} is truncated to its first {characters:,} characters",
 }
-"""The text of a note, with its data."""
+"""Maps the name of a note to its text. The placeholders are fields of the note's data."""
 
 
 def _note_texts(note: Note) -> Iterator[str]:

@@ -53,7 +53,7 @@ LINE = 300
 """Maximum number of characters of the question and the answer in a notebook card."""
 
 CELL = 60
-"""Maximum number of characters of another fact in a notebook card."""
+"""Maximum number of characters of each other fact in a notebook card."""
 
 MAX_ROWS = 12
 """Maximum number of lines of the tree in the text of a run."""
@@ -64,7 +64,7 @@ class RunSummary(NamedTuple):
 
     Attributes:
         score: Score of the answer, or "" if it has none.
-        verdict: Whether the answer is correct, with the expected one if it is not, or "" if unknown.
+        verdict: Whether the answer is correct, with the expected answer if it is not. "" if unknown.
         failed: The most common error of the calls, or "".
         doubts: What else makes the result doubtful, such as replies that were lost, or "".
         tools: Number of calls of each tool, or "" if there were none.
@@ -149,7 +149,7 @@ class RecordCounts(NamedTuple):
         cached: Number of calls answered from the cache.
         tools: Number of calls of each tool, as text.
         carried_out: Number of tool calls that were carried out.
-        in_tools: Total time of these calls, as text.
+        in_tools: Total time of the carried-out tool calls, as text.
     """
 
     failed: str
@@ -181,7 +181,10 @@ def count_records(run: Run) -> RecordCounts:
 
 
 def _format_doubts(run: Run) -> str:
-    """Return the lost replies and other doubts about a run as text. Failed calls are shown by themselves."""
+    """Return the lost replies and other doubts about a run as text.
+
+    Failed calls are not included, because `RecordCounts.failed` shows them.
+    """
     losses = losses_of(run)
     replies = {
         role: lost._replace(failed=0, calls=lost.calls - lost.failed) for role, lost in (losses or {}).items()
@@ -216,7 +219,7 @@ def run_text(run: Run) -> str:
 
 
 def _format_usage(summary: RunSummary) -> str:
-    """Format calls, tokens and cost, and name what is unknown once."""
+    """Format calls, tokens and cost. Unknown amounts are listed together at the end."""
     amounts = {"calls    ": summary.calls, "tokens": summary.tokens, "cost": summary.cost}
     known = [f"{name} {text}" for name, text in amounts.items() if text != "unknown"]
     unknown = ", ".join(name.strip() for name, text in amounts.items() if text == "unknown")
@@ -336,7 +339,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
 
     It contains a table of the runs, totals, the shares of lost calls by role (see `tot_lab.record.losses`)
     and for each run its card with a picture of its tree, its long texts, and the full texts on the path to
-    the answer. The page is light or dark as the reader's system, and light in print. An existing file is
+    the answer. The page is light or dark like the reader's system, and light in print. An existing file is
     replaced atomically. `run.save_html` and `sweep.save_html` write pages that open every thought.
 
     Args:
@@ -363,7 +366,7 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
 
 
 def _format_tools(carried_out: Sequence[CallRow]) -> str:
-    """Format the number of calls of each tool, and how many of them failed."""
+    """Format the number of calls of each tool, and the number of failed calls among them."""
     names = [(printable(tool_of(row.call) or ""), row.reply and row.reply.error) for row in carried_out]
     called, failed = Counter(name for name, _ in names), Counter(name for name, error in names if error)
     return ", ".join(
@@ -373,7 +376,7 @@ def _format_tools(carried_out: Sequence[CallRow]) -> str:
 
 
 def _format_tool_time(run: Run, carried_out: Sequence[CallRow]) -> str:
-    """Format the total time of these calls."""
+    """Format the total time of the tool calls `carried_out`, or "" if it is unknown."""
     took = [row.answered.t - row.line.t for row in carried_out if row.answered]
     return f", {sum(took):.2f} s in tools" if took and "times" not in run.header.unknown else ""
 
@@ -399,7 +402,7 @@ def _badge_html(note: str) -> str:
 
 
 def _tree_html(run: Run) -> str:
-    """Return the picture of the tree. It is cached on the run, whose records do not change, by its marks."""
+    """Return an image of the tree. It is cached on the run until the run's marks change."""
     count, marks = len(run.tree), run.marks
     if count == 0:
         return '<div style="opacity:.65">no thoughts yet</div>'
@@ -420,7 +423,7 @@ _CLASSES = {
     **dict.fromkeys(("question", "answer"), " class=t"),
     **dict.fromkeys(("strategy's score", "calls", "tokens in", "tokens out", "cost", "seconds"), " class=n"),
 }
-"""Classes of the columns of the table: texts and numbers."""
+"""CSS classes of the columns of the table: `t` for texts and `n` for numbers."""
 
 
 def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:
@@ -498,7 +501,7 @@ def _section(place: int, run: Run, summary: RunSummary) -> str:
 
 
 def _line_html(text: str) -> str:
-    """Return the beginning of a text. A short one is rendered, a long one is put on one line."""
+    """Render a text as HTML. A text longer than `LINE` is truncated on one line, without Markdown."""
     if len(text) > LINE:
         return html_text(short(text, LINE))
     return text_to_html(text).strip().removeprefix("<p>").removesuffix("</p>")
@@ -516,7 +519,7 @@ def _path_html(run: Run) -> str:
 
 
 def outside_html(tool: str | None) -> str:
-    """Return the mark of a text that `tool` brought from outside. `None` means that no tool did."""
+    """Return the label of a text that `tool` fetched from outside the lab, or "" if `tool` is `None`."""
     return f" <b class=outside>from outside ({escape(printable(tool))})</b>" if tool else ""
 
 

@@ -62,17 +62,17 @@ SMALL = 9.5
 """Size of the small text of a figure, in pixels of 1/96 inch: 7.1 points."""
 
 LARGE = 11.0
-"""Size of its title: 8.3 points."""
+"""Size of the title of a figure, in pixels: 8.3 points."""
 
 MIN_LABEL = 12
-"""Minimum number of characters in a line of a label. If there is less room, there are no labels."""
+"""Minimum number of characters that must fit in a line of a label. Otherwise there are no labels."""
 
 MAX_STEPS = 12
-"""Maximum number of thoughts in the list of the path."""
+"""Maximum number of thoughts in the numbered list of the path to the answer."""
 
 
 class Frame(NamedTuple):
-    """Where and how the tree is drawn.
+    """Position, size and colours of a drawn tree. Lengths are in pixels.
 
     Attributes:
         step: Distance between siblings.
@@ -102,12 +102,12 @@ class Frame(NamedTuple):
         return self.size * 13 / 11
 
     def at(self, x: float, y: float) -> Point:
-        """Return where a thought is drawn."""
+        """Return the pixel position of a thought, from its position in `TreeInfo` (`x` and depth)."""
         return self.left + x * self.step, self.top + y * self.rise
 
 
 class Marks(NamedTuple):
-    """Places of the thoughts that have a mark.
+    """Indices in `TreeInfo.ids` of the thoughts that are marked.
 
     Attributes:
         changed: Thoughts that a person changed.
@@ -122,7 +122,7 @@ class Marks(NamedTuple):
         place = {id: place for place, id in enumerate(info.ids)}
         try:
             right = right_not_chosen(run)
-        except Exception:  # the task of a file, or a user's function
+        except Exception:  # raised by a loaded task, or by a user's function
             right = []
         changed = (change.node for change in changes_of(run))
         return cls(*(frozenset(place[id] for id in ids if id in place) for ids in (changed, right)))
@@ -131,12 +131,13 @@ class Marks(NamedTuple):
 def tree_svg(run: Run, most: int = MAX_THOUGHTS) -> str:
     """Return the tree of a run as a standalone SVG image, with labels if there is room.
 
-    The image is light or dark, as the page that shows it. It has the `most` most relevant thoughts.
+    The image is light or dark, like the page that shows it. At most `most` thoughts are drawn: the most
+    relevant ones, as `tree_info` selects them.
 
     Raises:
-        ValueError: If there are no thoughts.
+        ValueError: If the run has no thoughts.
     """
-    info = tree_info(run, most)._replace(details=[])  # a browser shows no hover texts of an image in a page
+    info = tree_info(run, most)._replace(details=[])  # in an <img>, browsers show no hover texts
     widest, deepest = float(info.x.max()), float(info.depth.max())
     labels = label_width(info, 840)
     step = min(840 / (widest + 1), 130 if labels else 44)
@@ -167,7 +168,7 @@ def tree_svg(run: Run, most: int = MAX_THOUGHTS) -> str:
 
 
 def svg_url(svg: str) -> str:
-    """Return an SVG image as the address of an image."""
+    """Return an SVG image as a `data:` URL."""
     return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
 
 
@@ -184,12 +185,12 @@ def save_figure(run: Run, path: str | os.PathLike[str], *, width: float = 3.5) -
         path: A file with the suffix `.svg`, `.pdf` or `.png` (300 dots per inch). PDF and PNG require
             `pip install 'tot-lab[figures]'`, and Chrome or Chromium. SVG requires nothing.
         width: Width in inches: 3.5 fits a column of a page with two columns, 7 the whole page. Include the
-            file without scaling.
+            file in the paper without scaling it.
 
     Raises:
-        ValueError: If the format is unknown, or there are no thoughts.
+        ValueError: If the format is unknown, the width is not between 2 and 50, or there are no thoughts.
         ImportError: If the format requires Kaleido, which is not installed.
-        OSError: If no PDF or PNG could be drawn, such as without a browser.
+        OSError: If the PDF or PNG could not be drawn, such as without a browser.
     """
     format = format_of(path)
     check_width(width)
@@ -200,7 +201,7 @@ def save_figure(run: Run, path: str | os.PathLike[str], *, width: float = 3.5) -
 
 
 def _as_image(svg: str, width: int, height: int) -> Any:
-    """Return a Plotly figure that contains only this image. In a PDF it remains a vector graphic."""
+    """Return a Plotly figure that contains only the image `svg`, which remains a vector graphic in a PDF."""
     import plotly.graph_objects as go  # noqa: PLC0415  an SVG does not need it
 
     hidden = {"visible": False}
@@ -218,11 +219,11 @@ def _as_image(svg: str, width: int, height: int) -> Any:
     )
 
 
-# The parts of a figure are drawn from top to bottom. Each returns its elements and where the next one begins.
+# The parts of a figure, from top to bottom. Each function returns SVG elements and the top of the next part.
 
 
 def _figure(run: Run, width: int) -> tuple[str, int]:
-    """Return a figure of this width in pixels, and its height."""
+    """Return the SVG source of a figure `width` pixels wide, and its height in pixels."""
     info = tree_info(run)
     heading, y = _heading(run, info, width)
     frame = _frame(info, width, y)
@@ -295,13 +296,13 @@ def _mean_width(text: str) -> float:
 
 
 def _path_places(info: TreeInfo) -> list[int]:
-    """Return the thoughts on the path to the answer below the root, from the top."""
+    """Return the indices of the thoughts on the path to the answer, from the child of the root downwards."""
     places = np.flatnonzero(info.on_path & (info.parents >= 0))
     return [int(place) for place in places[np.argsort(info.depth[places], kind="stable")]]
 
 
 def _number(text: str, frame: Frame, info: TreeInfo, place: int) -> str:
-    """Write the number of a thought on the path beside its marker, with an outline that covers lines."""
+    """Write `text` beside the marker of a thought, with an outline that hides the lines behind it."""
     x, y = frame.at(float(info.x[place]), float(info.depth[place]))
     style = f'fill="{INK}" stroke="{LIGHT.paper}" stroke-width="2.5" paint-order="stroke"'
     return _text(text, x + 1.5 * frame.radius + 3, y + 0.36 * SMALL, style, bold=True)
@@ -379,8 +380,8 @@ def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
     texts = [label(text, labels) if labels else [] for text in info.texts]
     places = [frame.at(x, y) for x, y in zip(info.x.tolist(), info.depth.tolist(), strict=True)]
     joined = [(int(parent), child) for child, parent in enumerate(info.parents) if parent >= 0]
-    # Edges start below the label, whose background would need the colour of the page, and bend below all
-    # labels of the level.
+    # Edges start below the label of the parent, and bend below all labels of its level. An edge behind a
+    # label would require a background in the colour of the page, which is not known.
     first = [
         y + (radius + 7 + frame.leading * len(rows) if labels else 0)
         for (_, y), rows in zip(places, texts, strict=True)
@@ -414,7 +415,7 @@ def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
 
 
 def _badge(x: float, y: float) -> str:
-    """Draw the mark of a thought that a person changed."""
+    """Draw the mark of a thought that a person changed: a pencil in a square."""
     box = f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10" fill="{PERSON}"/>'
     return box + _text("✎", x - 4, y + 3.3, f'font-size="{TEXT["print"]}" fill="{LIGHT.paper}"')
 
@@ -465,9 +466,9 @@ def _label(rows: list[str], x: float, y: float, frame: Frame) -> str:
 
 
 def _polygon(points: int, first: float, inner: float = 1.0) -> list[Point]:
-    """Return the corners of a polygon or star, starting at the angle `first`.
+    """Return the corners of a polygon or star, starting at the angle `first` in radians.
 
-    The corners are at radius 1. Every second one is at radius `inner`.
+    The corners are at radius 1, except that every second corner is at radius `inner`.
     """
     angles = [first + 2 * pi * k / points for k in range(points)]
     return [

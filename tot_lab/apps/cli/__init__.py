@@ -2,18 +2,18 @@
 
     demo.py         demo, notebooks         a first example, and the notebooks
     searches.py     run, sweep              run one search, or a sweep of many
-    thinking.py     think                   think one question through
+    thinking.py     think                   run Deep Think on one question
     serving.py      serve, mcp              offer searches to other programs
     runs.py         replay, show, export    work with recorded runs
     maintenance.py  cache, model            manage cached replies and model weights
     arguments.py    NAME FIELD=VALUE        the grammar for strategies, models, tasks and budgets
-    help.py         --help [NAME]           the texts of help
+    help.py         --help [NAME]           help texts
     completion.py                           completes words after Tab
     terminal.py                             escapes control characters in everything that is printed, and
                                             colours verdicts
 
-A command prints where it wrote its results, and overwrites nothing but its own report. The exit code is 2 for
-invalid arguments, 1 for any other error, and 130 after Ctrl-C. An error is printed as one line.
+A command prints where it wrote its results. The exit code is 2 for invalid arguments, 1 for any other error,
+and 130 after Ctrl-C. An error is printed as one line.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return 130
     except Exception as error:  # the shell shows one line instead of a traceback
         expected = isinstance(error, OSError | ValueError | CacheError | ImportError)
-        at = extract_tb(error.__traceback__)[-1]  # shown for a mistake in an extension
+        at = extract_tb(error.__traceback__)[-1]  # helps to find an error in the code of an extension
         place = f"line {at.lineno} of {at.name} in {Path(at.filename).name}"
         message = str(error) if expected else f"{format_error(error)} ({place})"
         if isinstance(error, OSError) and error.filename:  # leaves out the error number

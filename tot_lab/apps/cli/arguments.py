@@ -76,7 +76,7 @@ def parse_fields(words: Sequence[str]) -> dict[str, list[Any]]:
                 f"or shell characters."
             )
         if field in found:
-            raise InvalidArgument(f"{field} is given twice.")
+            raise InvalidArgument(f"{field} is given twice. Give each field once.")
         found[field] = _values(text)
     return found
 
@@ -115,7 +115,7 @@ def _values(text: str) -> list[Any]:
 
 
 def _call_validated(make: Callable[..., T], *given: Any, **named: Any) -> T:
-    """Call `make` with parsed arguments, validated against its annotations."""
+    """Call `make` with parsed arguments, after validating them against the annotations of `make`."""
     takes = list(inspect.signature(make).parameters.values())[len(given) :]
     if not any(one.kind is one.VAR_KEYWORD for one in takes):
         _expect_known(named, [one.name for one in takes])
@@ -140,7 +140,7 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
     Every combination of the values of the fields becomes a strategy.
     """
     found: dict[str, list[Strategy]] = {}
-    parse_fields([word for word in words if word.startswith("=")])  # raises an error for such a word
+    parse_fields([word for word in words if word.startswith("=")])  # a word that begins with "=" is an error
     groups = _group_by_name(words)
     if not groups:
         raise InvalidArgument(f"No strategy given. Begin with one of {', '.join(_strategies())}.")
@@ -162,7 +162,7 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
 
 
 OFFERED = ("one_answer", "chain_of_thought", "self_consistency", "tree_of_thoughts")
-"""The strategies that are offered if none is named."""
+"""The strategies that are offered without `--as`."""
 
 
 def parse_offers(words: Sequence[str] | None) -> dict[str, Strategy]:
@@ -171,12 +171,14 @@ def parse_offers(words: Sequence[str] | None) -> dict[str, Strategy]:
     for word in words if words is not None else [f"{name}={name}" for name in OFFERED]:
         name, _, rest = word.partition("=")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) or name in found or not rest.strip():
-            expected = 'one NAME="STRATEGY FIELD=VALUE ..." for each name, of letters, digits, -, _ and .'
+            expected = 'NAME="STRATEGY FIELD=VALUE ...". NAME is new, and of letters, digits, -, _ and .'
             raise InvalidArgument(f"--as {word!r}: expected {expected}")
         with argument_errors(f"--as {name}"):
             made = [one for strategies in parse_strategies(shlex.split(rest)).values() for one in strategies]
         if len(made) != 1:
-            raise InvalidArgument(f"--as {name}: a name stands for one strategy: got {len(made)}.")
+            raise InvalidArgument(
+                f"--as {name}: must be one strategy: got {len(made)}. Give one value per field."
+            )
         found[name] = made[0]
     return found
 
@@ -213,7 +215,7 @@ def parse_model(words: Sequence[str]) -> Any:
     name, *rest = words
     with argument_errors(f"model {name}"):
         model = model_named(name)
-        assert isinstance(model, Part)  # every model that has a name is a part
+        assert isinstance(model, Part)  # for the type checker: `model_named` returns only parts
         fields = parse_fields(rest)
         given = {field: values if len(values) > 1 else values[0] for field, values in fields.items()}
         for field in given:
@@ -275,7 +277,7 @@ def parse_effects(words: Sequence[str] | None) -> list[str] | None:
 
 
 def effect_policy_for(words: Sequence[str] | None, tools: Sequence[Tool]) -> EffectPolicy | None:
-    """Return the policy that allows `tools` the effects in `words`, or `None` without tools.
+    """Return the policy that allows `tools` the effects in `words`. Returns `None` if there are no tools.
 
     `words` are `NAME,NAME …`. If they are `None`, the user's settings file determines the effects.
 
@@ -331,7 +333,7 @@ def command(
     handler: Callable[[argparse.Namespace], int | None] | None = None,
     add_help: bool = True,
 ) -> argparse.ArgumentParser:
-    """Add a command with one line of help. If `handler` is `None`, the handler of the group is used."""
+    """Add the command `name`, described by `what`. Without `handler`, that of the parent command is used."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=what,
@@ -382,15 +384,17 @@ def add_tools(parser: Any) -> None:
 
 
 def existing_cache(path: Path | None) -> Cache:
-    """Open the cache at `path` (default: your own).
+    """Open the cache at `path`. `None` means the default cache of the user.
 
     Raises:
-        FileNotFoundError: The cache does not exist. It is not created.
+        FileNotFoundError: The cache does not exist or has no stores. No cache is created.
     """
     path = path or default_folder()
     cache = Cache(path, create=False) if path.exists() else None
     if cache is None or not cache.stores:
-        raise FileNotFoundError(f"{path}: no cache found.")
+        raise FileNotFoundError(
+            f"{path}: no cache found. Expected a folder, or a file of `tot-lab cache export`."
+        )
     return cache
 
 

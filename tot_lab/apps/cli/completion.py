@@ -1,7 +1,7 @@
 """Completion of words after Tab, in bash, zsh and fish.
 
-The shell starts `tot-lab` with the line typed so far, and argcomplete prints the words that may follow. Files
-are completed wherever nothing else is known.
+The shell starts `tot-lab` with the line typed so far, and argcomplete prints the words that may follow.
+Arguments without a list of names are completed with files.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tot_lab.core.thinking import Budget
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Print the completions and exit, if the shell requests them."""
+    """Print the completions and exit if the shell requests completions. Otherwise do nothing."""
     if "_ARGCOMPLETE" not in os.environ:
         return
     import argcomplete  # noqa: PLC0415
 
-    words: Any = _Words()  # not a subclass of argcomplete's, which is imported here only
+    words: Any = _Words()  # no subclass of argcomplete's completer, which is imported only here
     argcomplete.autocomplete(parser, default_completer=words, always_complete_options="long")
 
 
@@ -53,7 +53,7 @@ class _Words:
 
 
 def _settings(name: str) -> list[str]:
-    """Return the settings of a component as words: `search.width=`, or `search=mcts` for each known value."""
+    """Return a component's settings as words: `search.width=`, or `search=mcts` for each possible value."""
     try:
         kind = type(PRESETS[name]()) if name in PRESETS else class_of(name, Part)
     except ValueError:

@@ -49,10 +49,10 @@ def _notebooks(args: argparse.Namespace) -> None:
 
 
 async def run_demo(folder: Path) -> None:
-    """Solve 20 Games of 24 by Tree of Thoughts. Print a table, and write the runs and an HTML report."""
+    """Run Tree of Thoughts on 20 Games of 24. Print a table, and write the journals and an HTML report."""
     from tqdm import tqdm  # noqa: PLC0415
 
-    journals = folder / "runs" / datetime.now().strftime("%Y%m%d-%H%M%S")  # each demo has its own folder
+    journals = folder / "runs" / datetime.now().strftime("%Y%m%d-%H%M%S")  # a new folder for each demo
     lab = Lab("tiny/numbers", runs=journals, mode="off")
     runs = []
     for task in tqdm(held_out_tasks("game24")[:20], desc="Game of 24", unit="search"):

@@ -50,7 +50,7 @@ class Formatter(argparse.HelpFormatter):
 
 
 class PartHelp(argparse.Action):
-    """`--help [NAME ...]`: describes the components that are named before or after it, or the command."""
+    """`--help [NAME ...]`: describes the components named before or after `--help`, else the command."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, _: Any = None) -> None:
         named = [word for word in [*(namespace.strategy or ()), *values] if "=" not in word]
@@ -64,7 +64,7 @@ class PartHelp(argparse.Action):
 
 
 def part_names() -> dict[str, list[str]]:
-    """Return the names that a command accepts, by kind, such as strategies or models."""
+    """Map each kind of component, such as strategies or models, to the names that a command accepts."""
     tools = [name for name, kind in built_in("tools").items() if kind is not WebSearch]
     found = {
         "strategies": [*built_in("strategies"), "baselines"],
@@ -90,7 +90,7 @@ def describe_names() -> str:
 
 
 def describe_part(name: str) -> str:
-    """Return what the component of that name does, its settings with defaults, and what they mean.
+    """Describe the component `name`: what it does, and its settings with their defaults and meanings.
 
     Raises:
         ValueError: There is no such component.
@@ -105,7 +105,7 @@ def describe_part(name: str) -> str:
     known = [*names("strategies"), *PRESETS, *(n for axis in AXES for n in names(axis)), *names("tools")]
     known += [*domain_names(), *(model.kind for model in simulated_models())]
     if name not in known:
-        raise ValueError(f"Nothing to describe under the name {name!r}; {known_names(name, known)}")
+        raise ValueError(f"Unknown name: got {name!r}; {known_names(name, known)}")
     kind = class_of(name, Part)
     if issubclass(kind, Domain):
         make = factory_of(name)
@@ -127,13 +127,13 @@ def describe_part(name: str) -> str:
 
 
 def first_sentence(part: Any) -> str:
-    """Return the first sentence of a docstring."""
+    """Return the first sentence of the docstring of `part`, without its full stop."""
     paragraph = " ".join((part.__doc__ or "").partition("\n\n")[0].split())
     return re.split(r"(?<!et al)\. ", paragraph)[0].rstrip(".")
 
 
 def _paragraphs(part: Any) -> str:
-    """Return the docstring of `part`, without references, wrapped for the terminal."""
+    """Return the docstring of `part` without its references, parameters and errors, wrapped and indented."""
     text = inspect.cleandoc(part.__doc__ or "").partition("\n\nReferences:")[0]
     blocks = [
         block if "\n  " in block or block.startswith(" ") else _wrapped(" ".join(block.split()))
@@ -146,7 +146,7 @@ def _paragraphs(part: Any) -> str:
 def settings_of(kind: type[Part], path: str = "") -> Iterator[tuple[str, list[str], str]]:
     """Yield each setting of `kind`: its path, its values with the default first, and what it means.
 
-    Settings of a default part, such as `search.width`, are included.
+    If the default of a setting is a component, the settings of that component follow, such as `search.width`.
     """
     docs = field_docs(kind)
     for name, field in kind.model_fields.items():
@@ -180,7 +180,7 @@ def _format_value(value: Any) -> str:
 
 
 def _choices(annotation: Any) -> list[str]:
-    """Return the names that are accepted by a field with this annotation."""
+    """Return the words that a field with this annotation accepts, such as the names of components."""
     if get_origin(annotation) is Literal:
         return list(map(str, get_args(annotation)))
     if annotation is Strategy:

@@ -56,7 +56,7 @@ def _model(args: argparse.Namespace) -> None:
 
 
 def describe_models() -> str:
-    """Return the names that `--model` accepts, with what each needs."""
+    """Return the names that `--model` accepts, each with the key, download or server that it needs."""
     rows = ["in this package, free:", f"  {'tiny/numbers':<28}A {SMALL}: the Game of 24 and Countdown."]
     rows += ["", "simulated, free:"]
     rows += [f"  {kind.kind:<28}{first_sentence(kind)}" for kind in simulated_models()]
@@ -81,8 +81,9 @@ _ELSEWHERE = {
 
 
 def _export(file: Path, journals: Sequence[Path], cache: Cache) -> int:
-    """Export the calls of runs, and print what the file contains and what it lacks. Returns 1 if calls of
-    real models are not in the cache.
+    """Export the calls of runs, and print what the file contains and lacks.
+
+    Returns 1 if the cache lacks calls that it should contain: those of real models.
     """
     runs = [load_run(path) for path in journals]
     made = export_calls(file, runs, cache)
@@ -109,7 +110,7 @@ def _export(file: Path, journals: Sequence[Path], cache: Cache) -> int:
 
 
 def _cache(args: argparse.Namespace) -> int:
-    """Carry out `tot-lab cache`. Returns 1 if `verify` finds a damaged entry, or `export` misses calls."""
+    """Carry out `tot-lab cache`. Returns 1 if `verify` finds a damaged entry, or `_export` returns 1."""
     cache = Cache(args.cache) if args.action in ("import", "merge") else existing_cache(args.cache)
     if args.action == "stats":
         found = contents_of(cache)

@@ -53,7 +53,7 @@ _RUN_HELP = "a run's journal, or LOG.json#3, run 3 of a log of other people (cou
 
 
 def _replay(args: argparse.Namespace) -> int:
-    """Replay every run. Returns 1 if one of them differs."""
+    """Replay every run. Returns 1 if a run differs from its record, or cannot be replayed."""
     cache = existing_cache(args.cache) if args.cache else None
     differing = 0
     for path in find_journals(args.runs):
@@ -87,10 +87,10 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    """Convert the run to the format of the file's extension."""
+    """Convert the run to the format that the extension of `--to` names."""
     write = _WRITERS.get(args.to.suffix)
     if write is None:
-        raise InvalidArgument(f"{args.to}: a run is exported to {_describe_formats()}")
+        raise InvalidArgument(f"{args.to}: unknown format. A run is exported to {_describe_formats()}.")
     write(load_run(args.run), args.to)
     print(args.to)
 
@@ -114,8 +114,9 @@ def _describe_formats() -> str:
 
 
 def find_journals(paths: Sequence[Path]) -> list[Path]:
-    """Return the journals in `paths`. A folder is replaced by the non-empty journals in it and in its
-    subfolders, such as those of sweeps.
+    """Return the files in `paths`, with each folder replaced by its non-empty journals.
+
+    Subfolders, such as those of sweeps, are searched too.
     """
     return [file for path in paths for file in (run_files(path, (".jsonl",)) if path.is_dir() else [path])]
 
@@ -131,7 +132,7 @@ def load_run(path: Path) -> Run:
 
 
 def _loaded(path: Path) -> Run | list[Run]:
-    """Load the run at `path`, or the runs if it is a folder or a log with several."""
+    """Load the run at `path`, or a list of runs if `path` is a folder or a log of several runs."""
     file, mark, number = str(path).rpartition("#")
     if path.exists() or not (mark and number.isascii() and number.isdecimal()):
         file, number = str(path), ""

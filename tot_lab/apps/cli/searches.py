@@ -158,7 +158,7 @@ _USAGE = "           --model NAME [FIELD=VALUE ...] [options]"
 
 
 def _add_common(parser: argparse.ArgumentParser, what: str) -> tuple[Any, Any]:
-    """Add the options of both commands. Returns the groups for what is run and for the results."""
+    """Add the options that `run` and `sweep` share. Returns the groups "what to run" and "results"."""
     run, limits, cache, results = map(
         parser.add_argument_group, ("what to run", "limits", "cache", "results")
     )
@@ -201,7 +201,10 @@ def _run(args: argparse.Namespace) -> int:
     """Carry out `tot-lab run`. Returns 1 if the run failed or could not be written."""
     found = [strategy for settings in parse_strategies(args.strategy).values() for strategy in settings]
     if len(found) > 1:
-        raise InvalidArgument(f"A run takes one setting: got {len(found)}. Use `tot-lab sweep` for several.")
+        raise InvalidArgument(
+            f"A run takes one setting: got {len(found)}. Give one strategy and one value per field. Use "
+            f"`tot-lab sweep` for several."
+        )
     task, budget, out = parse_task(args.task), parse_budget(args.budget), args.out
     if out is not None and out.suffix != ".jsonl":
         raise InvalidArgument(
@@ -283,7 +286,10 @@ def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
         InvalidArgument: The table cannot be written.
     """
     if out.is_dir() or not out.parent.is_dir():
-        raise InvalidArgument(f"{out}: {'is a folder' if out.is_dir() else f'no such folder: {out.parent}'}.")
+        raise InvalidArgument(
+            f"{out}: {'is a folder' if out.is_dir() else f'no such folder: {out.parent}'}. "
+            f"Name a file in an existing folder."
+        )
     if out.suffix == ".parquet" and find_spec("pyarrow") is None:
         raise InvalidArgument(f"{requires(str(out), 'pyarrow', 'parquet')}. A .csv requires nothing.")
     if tasks and out.exists() and Path(tasks[0]).exists() and out.samefile(tasks[0]):
@@ -295,7 +301,10 @@ def _name(gateway: Gateway) -> str:
 
 
 async def describe_estimate(sweep: Sweep, pilot: int | None) -> str:
-    """Describe the usage that a sweep has left, estimated from `pilot` tasks if that is given."""
+    """Describe the usage that the unfinished runs of a sweep will have at most.
+
+    With `pilot`, that many tasks are run, and the usage of the others is estimated from them.
+    """
     with argument_errors():
         estimate = await estimate_sweep(sweep, pilot or 0)
     free = ", a simulated model: free" if isinstance(sweep.runner.gateway.model, Simulated) else ""

@@ -1,9 +1,10 @@
-"""`tot-lab serve`: offer strategies as models of a server with OpenAI's API. `tot-lab mcp`: offer searches
-and runs to programs that speak the Model Context Protocol, over HTTP, or through stdin and stdout, which then
-carry nothing else.
+"""`tot-lab serve` and `tot-lab mcp`: offer searches to other programs.
 
-A server listens on this machine alone, unless another host is given. Then clients need a token: the value of
-the environment variable `TOT_LAB_TOKEN`, or a new one, which is printed once.
+`serve` starts a server with OpenAI's API, whose models are strategies. `mcp` offers searches and runs by the
+Model Context Protocol: over HTTP, or through stdin and stdout, to which nothing else is then written.
+
+A server listens only on this machine unless `--host` is given. For another host, clients need a token: the
+value of the environment variable `TOT_LAB_TOKEN`, or a new token, which is printed once.
 """
 
 from __future__ import annotations
@@ -151,7 +152,9 @@ def _mcp(args: argparse.Namespace) -> int:
     from tot_lab.apps.mcp_server import Searches, serve_http, server_of  # noqa: PLC0415
 
     if args.http is None and args.host != DEFAULT_HOST:
-        raise InvalidArgument("--host needs --http: without it, no address is listened at.")
+        raise InvalidArgument(
+            f"--host needs --http: got --host {args.host}. Without --http, the server uses stdin and stdout."
+        )
     catalogue = Catalogue(parse_offers(args.offers), parse_budget(args.budget))
     lab = parse_lab(args, args.runs)
     server = server_of(Searches(lab, catalogue, parse_domain(args.domain), args.at_once))
@@ -190,7 +193,7 @@ def parse_domain(words: Sequence[str]) -> Callable[[str], Task]:
 
 
 def token_for(host: str) -> tuple[str | None, bool]:
-    """Return the token that clients need at `host`, or `None`, and whether it is new."""
+    """Return the token that clients need at `host` (`None` if they need none), and whether it is new."""
     from tot_lab.apps.serve import is_loopback  # noqa: PLC0415  aiohttp takes time
 
     token = os.environ.get(VARIABLE) or None

@@ -1,8 +1,8 @@
 """What the commands print. Control characters are shown as escapes, such as `\\x1b`.
 
-Texts of models, files and names could otherwise move the cursor, hide or reorder text, or send a terminal
-commands. All output passes through here, since `escaped_output` replaces stdout and stderr while a command
-runs. The exceptions are `Coloured` texts and the bars of tqdm, which return to the start of their line.
+Texts of models, texts of files and file names could otherwise move the cursor, hide or reorder text, or send
+commands to the terminal. All output is escaped, since `escaped_output` replaces stdout and stderr while a
+command runs. The exceptions are `Coloured` texts, and the carriage return with which tqdm redraws a bar.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def escaped(text: str) -> str:
 
 
 class Coloured(str):
-    """Text that is already escaped and may hold colour codes, so that it is written unchanged."""
+    """Text that `escaped_output` writes unchanged: it is already escaped, and may contain colour codes."""
 
     def __str__(self) -> str:
         return self  # `print` writes the result of this method
 
 
 class _Escaping:
-    """A stream that escapes written text, apart from `begin_of_bar`, with which tqdm begins a line."""
+    """A stream that escapes the text written to it, except a leading `begin_of_bar`."""
 
     def __init__(self, stream: TextIO, begin_of_bar: str = "") -> None:
         self._stream = stream
@@ -61,7 +61,7 @@ def escaped_output() -> Iterator[None]:
         yield
 
 
-# Colours of verdicts: green is right, red is wrong, yellow is failed. Only a terminal shows them.
+# Colours of verdicts: green for right, red for wrong, yellow for a failed run.
 
 
 _COLOURS = {True: 32, False: 31, None: None}
@@ -70,7 +70,8 @@ _COLOURS = {True: 32, False: 31, None: None}
 def in_colour(words: str, run: Run) -> Coloured:
     """Return `words`, the verdict on `run`, escaped and in its colour.
 
-    Without a terminal, with `NO_COLOR` in the environment, or for an ungraded run, they have no colour.
+    The result has no colour if the run is ungraded, stdout is not a terminal, `NO_COLOR` is set, or `TERM` is
+    `dumb`.
     """
     colour = 33 if run.failure else _COLOURS[correctness(run)]
     if colour is None or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":

@@ -1,7 +1,7 @@
 """`tot-lab think`: run Deep Think on one question.
 
-The report goes to stdout and progress to stderr. The model comes from `--model`, tot_lab.toml or the
-environment (`tot_lab.lab.settings`), and the first line of the progress names it. `%think` has the same
+The report goes to stdout and progress to stderr. The model is set by `--model`, tot_lab.toml or the
+environment (`tot_lab.lab.settings`), and its name is in the first line of the progress. `%think` has the same
 options.
 """
 
@@ -58,7 +58,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """The options that `tot-lab think` and `%think` share."""
 
 SIZES = ("branches", "iterations", "beam", "preset")
-"""The options that are passed to `think` unchanged."""
+"""The options whose values are passed to `tl.think` under the same names."""
 
 _EXAMPLES = """
 examples:

@@ -1,5 +1,5 @@
 """The explorer: an interactive view of a live or recorded search in the browser.
 
 One JavaScript file (`static/explorer.js`, built from `js/`) draws the search. The Python modules serialise
-runs for it. This package imports nothing itself, so that a run can be saved as a page without a notebook.
+runs for it. This module imports nothing, so that a run can be saved as a page without ipywidgets.
 """

@@ -1,8 +1,8 @@
 """Python source of a notebook cell that repeats a run.
 
-The source is complete and contains only settings that differ from their defaults. A value that cannot be
-written as source, such as a user's function, is replaced by a name that the notebook must define, with a
-comment. Secrets are never written.
+The source is complete and contains only settings that differ from their defaults. If the lab or the task
+contains a value that cannot be written as source, such as a user's function, the source has a variable in its
+place, and a comment that explains the variable. Secrets are never written.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DEFAULTS = ("strategy", "system_prompt", "thinking_level", "profile", "agent_id
 
 
 class _NoSource(LookupError):
-    """A value that cannot be written as Python source."""
+    """Raised for a value that cannot be written as Python source."""
 
 
 def cell(lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, task_name: str = "task") -> str:
@@ -68,7 +68,7 @@ def cell(lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, task_n
 
 
 def _call(name: str, arguments: Iterable[str]) -> str:
-    """Return a call on one line, or with one argument per line if it is too long."""
+    """Return a call on one line, or with one argument per line if it is longer than `_WIDTH`."""
     arguments = list(arguments)
     line = f"{name}({', '.join(arguments)})"
     if len(line) <= _WIDTH and "\n" not in line:
@@ -104,7 +104,7 @@ def _lab(lab: Lab, imports: set[str]) -> str:
 
 
 def _replace_by_names(tools: list[Tool]) -> list[Tool | str]:
-    """Replace a tool, or a group of tools, by its registered name if the name gives equal tools."""
+    """Replace each tool or group of tools by its registered name, if the tools of that name are equal."""
     by_name = {
         name: list(tools_named(name))
         for name in (*(name for name, kind in built_in("tools").items() if not needed(kind)), *domain_tools())

@@ -1,9 +1,9 @@
 """Alignment of two runs: pairs of corresponding thoughts, and their differences.
 
 Roots are matched with roots, and the children of two matched thoughts with each other. Children with equal
-text are matched first, preferably those with equal numbers, otherwise in order. Then the remaining children
-with equal numbers are matched. A thought with an empty text is matched only by its number. Descendants of an
-unmatched thought are unmatched. The number of a thought is the last part of its id.
+text are matched first: those with equal numbers, then the others in ascending order of their numbers. Then
+the remaining children with equal numbers are matched. A thought with an empty text is matched only by its
+number. Descendants of an unmatched thought are unmatched. The number of a thought is the last part of its id.
 
 `js/align.js` implements the same algorithm for the explorer. A test compares both.
 """
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 DifferenceKind: TypeAlias = Literal["only-a", "only-b", "text", "score", "state"]
 
 KINDS: tuple[DifferenceKind, ...] = ("only-a", "only-b", "text", "score", "state")
-"""Kinds of differences. `only-a` and `only-b` mark a branch that only one run has. `state` marks different
-states."""
+"""Kinds of differences. `only-a` and `only-b` are branches that only the first or only the second run has.
+The others state in which field two matched thoughts differ."""
 
 
 class Difference(NamedTuple):
@@ -161,7 +161,7 @@ def _sort_by_number(tree: Tree, ids: list[str]) -> list[Node]:
 
 
 def _number(node: Node) -> int:
-    """Return the last number of the node's id, or 0 if the id does not end in a number.
+    """Return the number at the end of the node's id, or 0 if the id does not end in a number.
 
     `recording.py` uses the same rule.
     """

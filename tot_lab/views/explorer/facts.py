@@ -23,10 +23,10 @@ def facts_of(run: Run) -> dict[str, Any]:
 
     Returns:
         `blame`, the component to blame for a failure; `findings`, beginning with why the run failed; `marks`
-        of a person, by id; `outside`, the tools that thoughts from outside are the results of, by id;
-        `right`, the thoughts with a right answer that was not chosen; `solvable`, one letter per thought in
-        the order of the record: `1` if it could still lead to a right answer, `0` if it could not, `?` if
-        that is not known; `plans`, every version of every plan in the order of creation.
+        of a person, by thought id; `outside`, the tool that fetched the text of a thought from outside, by
+        thought id; `right`, the ids of thoughts with a right answer that was not chosen; `solvable`, one
+        character per thought in the order of the record: `1` if it could still lead to a right answer, `0` if
+        it could not, `?` if that is unknown; `plans`, every version of every plan in the order of creation.
     """
     blamed, findings = blame_and_findings(run)
     labels = labels_of(run)
@@ -43,17 +43,17 @@ def facts_of(run: Run) -> dict[str, Any]:
 
 
 def _plan_versions(run: Run) -> list[dict[str, Any]]:
-    """Return every version of the plans of a run, with the state of its steps before the next version.
+    """Return every version of the plans of a run. Each step has the last state that it had in that version.
 
-    `changes` lists, for each step, the states that it had in that version, each with the line of the record
-    from which on it had it. `reviews` are the thoughts that reviewed that version, with the lines of the
-    reviews.
+    `changes` lists the states of a step in that version. Each has the number of the journal line at which the
+    step entered the state. `reviews` lists the thoughts that reviewed that version, each with the number of
+    the journal line of the review.
     """
     fold = PlanFold(run.header)
     versions: dict[tuple[str, int], Plan] = {}
     changes: dict[tuple[str, int], dict[str, list[tuple[int, str]]]] = {}
     reviews: dict[tuple[str, int], list[tuple[str, int]]] = {}
-    given: dict[str, str] = {}  # arguments of the last call of each step's tool
+    given: dict[str, str] = {}  # by thought: the arguments of its last tool call
     for number, line in enumerate(run.lines):
         if isinstance(line.e, Call) and line.e.purpose == TOOL and line.e.messages:
             given[line.e.node] = truncate(line.e.messages[-1].content)

@@ -47,7 +47,7 @@ def form_classes() -> tuple[type[Part], ...]:
 LABEL = {"description_width": "12.5em"}
 WIDTH = "22.5em"
 BELOW = themed("0 0 var(--space-2) 13em")
-"""Margin of what stands below the widgets of a form."""
+"""Margin of the texts below the widgets of a form."""
 
 _SHORTER = (
     ("Value error, ", ""),
@@ -60,7 +60,7 @@ _SHORTER = (
 
 
 class Mistake(ValueError):
-    """The controls contain invalid input.
+    """Raised if the controls of a form contain invalid input.
 
     Args:
         fields: Names of the invalid fields.
@@ -81,7 +81,7 @@ class Accepted(NamedTuple):
     """The values that a field accepts."""
 
     type: Any
-    """The first of the field's types for which there is a control."""
+    """The first type in the annotation of the field for which there is a control."""
 
     low: float | None = None
     high: float | None = None
@@ -110,7 +110,7 @@ def accepted_values(field: FieldInfo) -> Accepted | None:
 
 
 def _members(annotation: Any, metadata: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Yield each member of a union with its metadata."""
+    """Yield each type of an annotation (the members of a union) with its metadata, such as bounds."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
         for item in more:
@@ -168,8 +168,7 @@ def _default_part(base: Any) -> type[BaseModel] | None:
 
 
 class Control:
-    """The control of one field. It consists of a widget, a checkbox for `None` if the field is optional, and
-    an error message.
+    """The control of one field: a widget, an error message, and a checkbox for `None` if that is accepted.
 
     Args:
         name: Name of the field.
@@ -247,7 +246,7 @@ class Control:
             self._error_box.layout.display = None if error else "none"
 
     def update(self) -> None:
-        """Enable and show what applies to the current values."""
+        """Disable the widget if its checkbox `none` is checked."""
         if self.none is not None:
             self.widget.disabled = self.none.value
 
@@ -259,7 +258,7 @@ def _layout_for(options: Sequence[str]) -> dict[str, str]:
 
 
 class Choice(Control):
-    """The control of a field whose value is a part. `below` contains the form of the selected class."""
+    """The control of a field whose value is a pydantic model. `below` has the form of the selected class."""
 
     def __init__(
         self, name: str, accepts: Accepted, meaning: str, start: Any, changed: Callable[[], None]
@@ -316,13 +315,13 @@ class Choice(Control):
 
 
 class Form:
-    """The controls for the fields of a model.
+    """The controls for the fields of a pydantic model.
 
     Args:
-        kind: The class of the model.
+        kind: The class of the pydantic model.
         changed: Called after each change.
         start: Initial values. `None` means the defaults.
-        names: Fields that have a control. `None` means all.
+        names: Names of the fields that get a control. `None` means all fields.
     """
 
     def __init__(
@@ -402,7 +401,7 @@ class Form:
         return model
 
     def update(self) -> None:
-        """Enable and show what applies to the current values."""
+        """Update all controls, and show the sections whose buttons are pressed."""
         for control in self.controls:
             control.update()
         for button, box in self._sections:
@@ -410,7 +409,7 @@ class Form:
 
 
 def shorten_message(message: str) -> str:
-    """Shorten a message of pydantic."""
+    """Shorten an error message of pydantic, such as "Input should be" to "must be"."""
     for long, short in _SHORTER:
         message = message.replace(long, short)
     return message
@@ -428,7 +427,7 @@ def docstring_html(text: str) -> str:
 
 
 def _grid(controls: Sequence[Control]) -> list[Any]:
-    """Arrange the controls in columns, followed by the indented forms of chosen classes."""
+    """Arrange the controls in columns, and below them the indented forms of the `Choice` controls."""
     columns = "repeat(auto-fill, minmax(27em, 1fr))"
     grid = ipywidgets.GridBox(
         [control.cell for control in controls],
@@ -447,7 +446,7 @@ def _toggle(label: str) -> Any:
 
 
 def close_inside(widget: Any) -> None:
-    """Close the children, the style and the layout of `widget`, which are separate models in the browser."""
+    """Close the children, the style and the layout of `widget`, because `widget.close` does not."""
     for child in getattr(widget, "children", ()):
         close_inside(child)
         child.close()

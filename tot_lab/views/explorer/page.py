@@ -73,7 +73,7 @@ def page(*runs: Run) -> bytes:
 
 
 def assembled(title: str, first: Iterable[bytes], last: Iterable[bytes]) -> bytes:
-    """Return a page with the explorer between two sequences of script elements with data."""
+    """Return a page: the data elements `first`, the script of the explorer, and the data elements `last`."""
     script = _classic_script(BUNDLE.read_text("utf-8"))
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(_STYLE)}'; "
@@ -87,19 +87,19 @@ def assembled(title: str, first: Iterable[bytes], last: Iterable[bytes]) -> byte
 
 
 def json_script(id: str, data: str) -> bytes:
-    """Return an element with JSON data."""
+    """Return a script element with JSON data."""
     escaped = data.replace("<", "\\u003c")
     return f'<script type="application/json" id="{id}">{escaped}</script>'.encode()
 
 
 def structure_of(run: Run, recording: Recording, facts: dict[str, Any]) -> str:
-    """Return the structure of a run as JSON: what is drawn first, with its `facts_of`."""
+    """Return the JSON from which a run is drawn: its `about_of`, its `facts`, and all lines as one chunk."""
     data = {"about": {**about_of(run), "path": None}, **facts, "block": BLOCK}
     return f'{json.dumps(data)[:-1]}, "chunk": {recording.chunk().decode()}}}'
 
 
 def texts_of(recording: Recording) -> tuple[str, str]:
-    """Return the beginnings of the texts of all thoughts, and all data of all thoughts, as JSON."""
+    """Return two JSON arrays, with the beginning of each thought's text and with each thought's details."""
     return json.dumps(_beginnings(recording)), _details(recording, recording.nodes).decode()
 
 
@@ -120,7 +120,7 @@ def _details(recording: Recording, ids: Iterable[str]) -> bytes:
 
 
 def compressed_script(id: str, data: bytes, level: int = 9) -> bytes:
-    """Return an element with compressed JSON data."""
+    """Return a script element with JSON data, compressed by gzip and encoded as base64."""
     packed = base64.b64encode(gzip.compress(data, level, mtime=0))
     return b'<script type="application/gzip" id="%s">%s</script>' % (id.encode(), packed)
 

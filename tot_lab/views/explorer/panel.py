@@ -43,9 +43,9 @@ from tot_lab.views.explorer.widget import Explorer
 from tot_lab.views.figures.theme import number, short, themed
 
 EXAMPLES = 24
-"""Example tasks of a domain that are listed."""
+"""Maximum number of example tasks in the list of a domain."""
 
-_ANOTHER, _TYPED = "another problem", -1  # the last option of the list; its value is no index
+_ANOTHER, _TYPED = "another problem", -1  # the last option of the list, and its value, which is not an index
 _INTERVAL = 0.25  # seconds between two updates of the progress
 
 _COPY = """
@@ -100,10 +100,10 @@ class Code(anywidget.AnyWidget):
 
 
 class Panel(Saved, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
-    """The controls, and below them the explorer of the current run. `panel` makes one."""
+    """The widget that `panel` returns: the controls, and below them the explorer of the current run."""
 
     run: Run | None = None
-    """The last completed run, `None` before the first."""
+    """The last run that has ended. `None` if there is none."""
 
     explorer: Explorer | None = None
     """The explorer of the current or last run."""
@@ -225,7 +225,7 @@ class Panel(Saved, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no 
             return  # the errors are shown beside the controls
         try:
             explorer = Explorer(self._lab.stream(strategy, task, budget=budget))
-        except Exception as error:  # such as an unusable cache or folder
+        except Exception as error:  # such as a cache or folder that cannot be opened
             self._status.value = red(_format_error(error))
             return
         if self.explorer is not None:
@@ -283,11 +283,11 @@ class Panel(Saved, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no 
 def panel(lab: Lab, tasks: Sequence[Task] | None = None) -> Panel:
     """Return controls that run a strategy on a task in `lab`. Needs a notebook.
 
-    The panel shows the progress, the explorer of the run, and the code for the current settings. The last run
-    is its `run` (and `lab.last`), the code its `code`.
+    The panel shows the progress, the explorer of the run, and the code for the current settings. `panel.run`
+    is the last run that has ended, and `panel.code` is the code.
 
     Args:
-        lab: The lab of the runs.
+        lab: The lab that makes the runs.
         tasks: Tasks to choose from, in addition to those of the domains.
 
     Raises:
@@ -297,7 +297,7 @@ def panel(lab: Lab, tasks: Sequence[Task] | None = None) -> Panel:
 
 
 class _Progress:
-    """Counts over the record of a live run, each line read once."""
+    """Counts of calls, thoughts and usage in a live run. Each journal line is counted once."""
 
     def __init__(self) -> None:
         self.lines = self.calls = self.thoughts = 0
@@ -330,7 +330,7 @@ class _Progress:
 
 
 class _Tasks:
-    """The controls for the task: a given task, an example of a domain, or a problem that is typed."""
+    """The controls for the task: a task passed to the panel, an example of a domain, or a typed problem."""
 
     def __init__(self, lab: Lab, tasks: Sequence[Task] | None, changed: Callable[[], None]) -> None:
         self._own = list(tasks or ())
@@ -350,7 +350,7 @@ class _Tasks:
             style=LABEL,
             layout={"width": WIDTH},
         )
-        self._shown: str | None = None  # the kind whose tasks are listed
+        self._shown: str | None = None  # the domain whose tasks are listed, "" for the given tasks
         self._listed: list[Task] = []
         self.listed = ipywidgets.Dropdown(description="problem", **wide)
         self.typed = ipywidgets.Textarea(rows=3, continuous_update=False, **wide)
@@ -363,11 +363,11 @@ class _Tasks:
 
     @property
     def name(self) -> str:
-        """The expression for the given task in the notebook."""
+        """The expression for the selected one of the given tasks in the notebook, such as `tasks[0]`."""
         return f"tasks[{self.listed.value}]"
 
     def update(self) -> None:
-        """List the tasks of the chosen kind, and show the fields that belong to it."""
+        """List the given tasks or the examples of the selected domain, and show the fields that apply."""
         if self._shown != self.kind.value:
             self._shown = self.kind.value
             self._list()

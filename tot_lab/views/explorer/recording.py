@@ -3,9 +3,9 @@
 A chunk contains consecutive lines of the journal as columns of small numbers. Thoughts, calls and times are
 stored as differences between successive values, and repeated values as indices into a table. A chunk can
 start at any line and refers to earlier thoughts and calls by number. A lost chunk can therefore be sent
-again, and a repeated chunk is ignored. A column of integers is one text, in which most numbers take one
-character. Texts are about a hundred times larger and are sent separately: their
-beginnings in batches, the full texts on request. All JSON is ASCII.
+again, and a repeated chunk is ignored. A column of integers is one string, in which most numbers take one
+character. The texts of thoughts, prompts and replies are about a hundred times larger. They are sent
+separately: the beginnings of thoughts in batches, the full texts on request. All JSON is ASCII.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ BATCH = 200_000
 """Approximate number of characters in the first batch of texts."""
 
 GROWTH = 8
-"""Maximum size of a later batch, as a multiple of the first. The page draws after each batch, which takes
-longer the more it has, so the batches of a large run become larger.
+"""Maximum size of a later batch, as a multiple of the first. After each batch the page draws all thoughts, so
+the batches of a large run become larger.
 """
 
 DIGITS_OF_NUMBERS = "".join(sign for sign in map(chr, range(ord("#"), ord("~") + 1)) if sign not in "&<\\")
-"""Digits of the numbers of a column, which neither JSON nor HTML escapes."""
+"""The characters that encode the numbers of a column. Neither JSON nor HTML escapes them."""
 
 LAST_DIGITS = 76
-"""Number of digits that end a number. The others precede one of them, the least significant first. A negative
-number begins with `!`."""
+"""Number of characters of `DIGITS_OF_NUMBERS`, from the first, that encode the last digit of a number. The
+others encode the digits before the last, the least significant first. A negative number begins with `!`."""
 
 PREFIXES = ("", "b:")
-"""Prefixes of the ids of the first and of the second run's thoughts."""
+"""Prefixes of thought ids in the browser: of the first run, and of a second run that is compared with it."""
 
 
 class Recording:
-    """The lines of a run, and the numbers that identify them in the browser.
+    """The journal lines of a run, and the numbers that identify lines, thoughts and calls in the browser.
 
     Lines, thoughts and calls are numbered separately, from 0, in the order of the journal.
     """
@@ -102,10 +102,10 @@ class Recording:
 
     @gc_paused()
     def chunk(self, first: int = 0, until: int | None = None) -> bytes:
-        """Serialise the lines `first` to `until`, exclusive. `None` means the end.
+        """Serialise the lines from `first` to `until` (exclusive) as a chunk. `None` means the end.
 
         Raises:
-            KeyError: A record refers to an unknown thought.
+            KeyError: A record refers to a thought that is not recorded.
         """
         lines = self.lines[first:until]
         of: dict[type, list[Any]] = {kind: [] for kind in KINDS}
@@ -230,7 +230,7 @@ class Recording:
         return self.nodes.get(id, id)
 
     def _missing_ids(self, nodes: list[int], events: list[Any]) -> list[Any]:
-        """Return a pair (position in the column, id) for each thought that is not recorded yet."""
+        """Return a pair (position in the column, id) for each event whose thought is not recorded yet."""
         if -1 not in nodes:
             return []
         return [
@@ -238,7 +238,7 @@ class Recording:
         ]
 
     def _call_number(self, line: Line) -> int | None:
-        """Return the number of the call that a note refers to, or `None` for other lines."""
+        """Return the number of the call that the note in `line` refers to, or `None` if there is none."""
         place = line.e.data.get("call") if isinstance(line.e, Note) and not line.p else None
         return self._calls.get(tuple(place)) if isinstance(place, list | tuple) else None
 
@@ -259,7 +259,7 @@ class Recording:
             yield _ascii({"first": len(self._thought_lines) - len(batch), "texts": batch})
 
     def details(self, id: str) -> dict[str, Any]:
-        """Return all data of a thought, including its calls.
+        """Return all data of the thought `id`, including its calls and notes.
 
         Times are in seconds since the start of the run. The `seconds` of a call are its duration. Unknown
         values are `None`.
@@ -271,7 +271,7 @@ class Recording:
         return plain
 
     def details_json(self, id: str) -> bytes:
-        """Return `details` as JSON without non-ASCII characters."""
+        """Return the result of `details` as ASCII JSON."""
         self._index()
         if id not in self.nodes:
             raise KeyError(f"no thought {id!r} in this run")
@@ -326,7 +326,7 @@ class Recording:
 
 
 def about_of(run: Run) -> dict[str, Any]:
-    """Return the data of a run that the browser shows in addition to its lines."""
+    """Return what the browser shows of a run in addition to its lines: header, budget and verdict."""
     return {
         "id": run.id,
         "question": readable(run.question),
@@ -369,7 +369,7 @@ def _call_details(line: Line, call: Call) -> dict[str, Any]:
 
 
 def _texts_of(call: dict[str, Any]) -> list[str]:
-    """Return the texts of a call that the browser renders."""
+    """Return the texts of a call that the browser renders as Markdown with formulas."""
     prompt = [message["content"] for message in call["prompt"]]
     return list(filter(None, [*prompt, call["reply"], call["thinking"], call["error"]]))
 
@@ -404,7 +404,7 @@ def _add_note(call: dict[str, Any], line: Line, note: Note) -> None:
 
 
 def _fields(note: Note, without: tuple[str, ...]) -> str | None:
-    """Return the fields of a note as JSON, or `None` if they are too long or not serialisable."""
+    """Return the fields of a note except `without` as JSON, or `None` if too long or not serialisable."""
     fields = {name: value for name, value in note.data.items() if name not in without}
     if not fields:
         return "{}"
@@ -421,7 +421,7 @@ def truncate(text: str) -> str:
 
 
 class _Codes(dict[int, str]):
-    """The characters of each number of a column."""
+    """Maps each integer to its encoding in `DIGITS_OF_NUMBERS`, which is computed at first use."""
 
     def __missing__(self, number: int) -> str:
         rest, code = abs(number), "!" if number < 0 else ""
@@ -438,12 +438,12 @@ def _packed(numbers: Iterable[int]) -> str:
 
 
 def _amounts(amounts: list[Any]) -> str | list[Any]:
-    """Return a column of tokens as text, or as it is if some are unknown."""
+    """Return a column of token counts as text, or unchanged if some counts are `None`."""
     return amounts if None in amounts else _packed(amounts)
 
 
 def _differences(numbers: Iterable[int]) -> str:
-    """Return the difference of each number from its predecessor, as a column."""
+    """Return the difference of each number from its predecessor (the first from 0), as a column."""
     numbers = list(numbers)
     return _packed(map(sub, numbers, chain((0,), numbers)))
 

@@ -1,9 +1,9 @@
-"""What a saved notebook keeps of a widget, for readers without its kernel.
+"""The saved form of a widget, for readers of a notebook without its kernel.
 
-A widget is drawn by its kernel. After a restart, in nbconvert, on nbviewer and on code hosts it is gone. So a
-cell has two outputs: the saved form, which is HTML and text, and the widget below it. The widget brings a
-style that hides the saved form. Without scripts, that HTML is a card for each run, with a picture of its
-tree. The page of the runs is in a sandboxed frame, which has an origin of its own.
+A widget needs its kernel. After a restart, in nbconvert, on nbviewer and on code hosts it is not drawn. So a
+cell has two outputs: the saved form, which is HTML and text, and the widget below it. The widget contains a
+style that hides the saved form. The HTML has a card for each run with a picture of its tree, which needs no
+scripts, and the page of the runs in a sandboxed frame with an origin of its own.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LARGEST = 300_000
 """Maximum number of bytes of the saved form in a cell."""
 
 MOST_LINES = 5_000
-"""Maximum number of lines of runs whose saved form is made at once, with their page."""
+"""Maximum number of journal lines of runs whose saved form is built immediately and contains their page."""
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
-# The whole page is compressed, so that a cell is half as large. Its own policy then applies to it.
+# The compressed page halves the size of a cell. After it is unpacked, its own security policy applies.
 _UNPACK = """<!doctype html><meta charset="utf-8"><script>
 (async () => {
   const bytes = Uint8Array.from(atob("PAGE"), (sign) => sign.charCodeAt(0));
@@ -37,8 +37,8 @@ _UNPACK = """<!doctype html><meta charset="utf-8"><script>
 })();
 </script>"""
 
-# Hides JupyterLab's message about a widget without a kernel. `:has` looks no deeper than it must, because a
-# browser checks it again with each change of what it looks at.
+# Hides JupyterLab's message about a widget without a kernel. The selectors in `:has` match few levels,
+# because a browser evaluates them again after each change in the elements that they cover.
 _HIDE = (
     "<style>.jp-OutputArea-child:has(>*>[data-saved])+.jp-OutputArea-child>.jupyter-widgets:not(:has(>*))"
     "{display:none}</style>"
@@ -46,7 +46,7 @@ _HIDE = (
 
 
 def frame(page: bytes, title: str, height: int) -> str:
-    """Return a page in a sandboxed frame, as HTML for a notebook cell. It cannot act in the notebook."""
+    """Return a page in a sandboxed frame, which cannot access the notebook, as HTML for a notebook cell."""
     packed = base64.b64encode(gzip.compress(page, mtime=0)).decode()
     return (
         f'<iframe sandbox="allow-scripts allow-downloads" title="{escape(title)}" loading="lazy" '
@@ -73,7 +73,7 @@ def saved_html(runs: Sequence[Run], *, unfolded: bool = False) -> str:
             f"<details{' open' if unfolded else ''}><summary>explore {these} (needs no kernel)</summary>"
             f"{frame(page(*runs), 'search', 640)}</details>"
         )
-        if unfolded or len((cards + shown).encode()) < LARGEST - 10_000:  # the text is smaller
+        if unfolded or len((cards + shown).encode()) < LARGEST - 10_000:  # the rest is for the text form
             return cards + shown
     return (
         f"{cards}<p>The page of {these} is too large for the notebook: "
@@ -97,13 +97,15 @@ class SavedPage:
 
 
 class Saved:
-    """A widget that leaves a saved form in a notebook. A class of ipywidgets must be a later base class."""
+    """Mixin that leaves a saved form of a widget in the notebook. It must precede the ipywidgets class."""
 
-    _saved_as = ""  # the id of the display with the saved form
+    _saved_as = ""  # id of the output that contains the saved form
 
     def _bring(self, style: str) -> None:
-        """Let the widget have a style while it is drawn. (`:root:has(…)` would slow down each change of a
-        large notebook.)"""
+        """Add a style sheet to the notebook for as long as the widget is drawn.
+
+        A rule with `:root:has(…)` would slow down each change of a large notebook.
+        """
         raise NotImplementedError
 
     def _saved_form(self) -> dict[str, str]:
@@ -133,16 +135,16 @@ class Saved:
         display({_WIDGET: data[_WIDGET], "text/html": "", "text/plain": ""}, raw=True)
 
     def _save_later(self) -> bool:
-        """Return whether the saved form takes long. If so, it is displayed when the widget has its data."""
+        """Return whether the saved form takes so long that it is displayed only after the widget."""
         return False
 
     def _save(self) -> None:
-        """Replace the saved forms that are displayed, now or later."""
+        """Update the displayed saved form, unless `_save_later` defers this."""
         if self._saved_as and not self._save_later():
             self._save_now()
 
     def _save_now(self) -> None:
-        """Replace the saved forms that are displayed."""
+        """Update the displayed saved form."""
         if self._saved_as:
             from IPython.display import update_display  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """A sweep, or several runs, as one HTML file: a matrix of tasks and settings whose cells open the runs.
 
-The file holds one explorer for all runs. The table of the runs precedes the script and is shown at once. Each
-run is packed once, several to a compressed block, and unpacked when a person opens it.
+The file contains one explorer for all runs. The table of the runs precedes the script and is shown at once.
+The runs are compressed in blocks of several runs. A block is unpacked when the reader opens one of its runs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tot_lab.views.figures.points import note_model
 from tot_lab.views.html_page import html_file
 
 PACK = 2_000_000
-"""Approximate number of characters of the runs in a block before compression. The prompts of a sweep are much
-alike, so a block is smaller than its runs would be alone.
+"""Approximate number of characters in a block before compression. The prompts of a sweep are similar, so runs
+take less space in one block than each by itself.
 """
 
 LEVEL = 6
-"""Level of the compression, which is gzip's usual one."""
+"""Compression level: the default of the program gzip."""
 
 
 def save_html(runs: Any, path: str | os.PathLike[str]) -> Path:
@@ -43,7 +43,7 @@ def save_html(runs: Any, path: str | os.PathLike[str]) -> Path:
         path: The file to write.
 
     Raises:
-        TypeError: `runs` is something else.
+        TypeError: `runs` is neither a sweep nor a sequence of runs.
         ValueError: `path` does not end in `.html` or `.htm`.
     """
     return write_whole(html_file(path), sweep_page(runs))

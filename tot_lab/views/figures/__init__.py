@@ -2,9 +2,9 @@
 
 Each figure has two functions: `NAME_info` computes a NamedTuple from the data, and `plot_NAME` draws it.
 Tests check the NamedTuple. The name of the first parameter of `plot_NAME` states what it draws: `run` is any
-run, `df` a table with one row per run, `runs` several runs, and `deep_think` a run of Deep Think. It returns
-a Plotly figure in the template of `theme.py`, light or dark. A figure that cannot show all data reduces it
-and states so in its heading.
+run, `df` a table with one row per run, `runs` several runs, and `deep_think` a run of Deep Think. `plot_NAME`
+returns a Plotly figure in the template of `theme.py`, light or dark. If a figure cannot show all data, its
+heading states what is left out.
 
 A new figure takes one file and one line in `tot_lab.core.registry`. Plotly and networkx are imported inside
 functions, so that the repr of a run, which uses the same NamedTuples, needs neither.
@@ -28,7 +28,7 @@ def plot(run: Run, figure: str = "tree", **options: Any) -> Any:
     Args:
         run: The run.
         figure: Name of a figure in the registry, such as `tree`. Installed packages can add figures.
-        options: Options of the figure, such as `dark` of `plot_tree`.
+        options: Keyword arguments of the figure function, such as `dark` of `plot_tree`.
 
     Returns:
         A Plotly figure.
@@ -43,7 +43,7 @@ def plot(run: Run, figure: str = "tree", **options: Any) -> Any:
 
 
 def figures_of(data: str) -> list[Callable[..., Any]]:
-    """The built-in figures that draw `data`: `run`, `df`, `runs` or `deep_think`."""
+    """Return the built-in figures whose first parameter is `data`: `run`, `df`, `runs` or `deep_think`."""
     return [
         figure
         for figure in built_in("figures").values()

@@ -1,7 +1,7 @@
 """Figure of the calibration of an evaluator.
 
-It shows only labelled thoughts, for which it is known whether they are solvable. The heading states the
-number of other thoughts.
+Only labelled thoughts are drawn: those for which it is known whether they are solvable, that is, whether a
+correct answer can still be reached from them. The heading states the number of unlabelled thoughts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class CalibrationInfo(NamedTuple):
     """Data of `plot_calibration`.
 
     Attributes:
-        found: The diagnosis.
-        curve: Its calibration, one row per bin of the score. The share of solvable thoughts in an empty bin
-            is nan.
+        found: The diagnosis of the evaluator.
+        curve: The calibration curve, one row per bin of the score. The share of solvable thoughts in an empty
+            bin is nan.
         run_ids: Ids of the first 100 runs of each bin.
-        nodes: The first 100 thoughts of each bin, as `run_id node`.
+        nodes: The first 100 thoughts of each bin, as text: run id, space, thought id.
     """
 
     found: EvaluatorDiagnosis
@@ -54,7 +54,7 @@ def calibration_info(runs: Any, bins: int = BINS) -> CalibrationInfo:
 
 
 def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool | None = None) -> go.Figure:
-    """Plot the share of solvable thoughts against their score, with 95% intervals over tasks.
+    """Plot the share of solvable thoughts by score, with 95% intervals over tasks.
 
     A thought is solvable if a correct answer can still be reached from it. The curve of a calibrated
     evaluator follows the diagonal. The lower plot shows the number of thoughts in each bin.

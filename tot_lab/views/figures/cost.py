@@ -1,8 +1,8 @@
 """Figure of the tokens and the cost of a run, over time and by group of calls.
 
-The cost without cache hits and the amount paid are two curves. Unknown amounts are never shown as 0. A curve
-covers the calls whose amount is known, and the heading states their number. `tot_lab.record.run.usage_of`
-defines which calls are counted and how their usage is computed.
+One curve is the cost that the calls would have without cache hits, another the amount paid. Unknown amounts
+are never shown as 0. A curve covers the calls whose amount is known, and the heading states their number.
+`tot_lab.record.run.usage_of` defines which calls are counted and how their usage is computed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ USAGE_CURVES = {
 class CostInfo(NamedTuple):
     """Data of `plot_cost`.
 
-    The arrays have one entry per counted call, in the order of the replies. Unknown amounts are nan.
+    The arrays have one entry per counted call, in the order of the replies. Failed calls without tokens are
+    left out. Unknown amounts are nan.
 
     Attributes:
         answered: Time of the reply, in seconds since the start of the run.
@@ -154,9 +155,9 @@ def plot_cost(run: Run, *, by: Literal["kind", "depth"] = "kind", dark: bool | N
 
 
 class _Curve(NamedTuple):
-    """A curve of cumulative amounts.
+    """A curve of cumulative amounts over time in seconds.
 
-    `known` is the number of calls with a known amount. `every` is the number of calls per point.
+    `known` is the number of calls with a known amount, and `every` the number of these calls per point.
     """
 
     x: Any

@@ -38,11 +38,10 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_SETTINGS = 500
-"""Maximum number of settings that are drawn. All settings of the frontier are drawn even if there are
-more."""
+"""Maximum number of settings that are drawn. A larger frontier is drawn completely."""
 
 LABEL_LENGTH = 40
-"""Maximum number of characters of a name in the legend. Such a name fits a width of 3.5 inches."""
+"""Maximum number of characters of a name in the legend, so that it fits a figure 3.5 inches wide."""
 
 LOG_FACTOR = 20
 """Ratio of the highest to the lowest cost above which the axis is logarithmic."""
@@ -55,7 +54,7 @@ class FrontierInfo(NamedTuple):
         names: Labels of the settings.
         cost: Mean cost of a run.
         success: Success rate.
-        on_frontier: Whether no other setting dominates this one.
+        on_frontier: Whether no other setting dominates the setting.
         unknown: Settings that are left out because their cost or success rate is unknown.
     """
 
@@ -102,14 +101,14 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
     """Plot success rate against cost, with one point per setting and 95% intervals of both.
 
     A line joins the settings of the Pareto frontier, which no other setting dominates. Their markers are
-    filled, those of the other settings open. The legend names up to 21 settings, those of the frontier first,
-    at every width of the figure. All settings have hover texts. To compare success at equal cost, see
+    filled, those of the other settings open. The legend names up to 21 settings, those of the frontier first.
+    All settings have hover texts. To compare success at equal cost, see
     `tl.stats.anytime_performance`.
 
     Args:
         df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
             `cost`. Settings with unknown cost or success are not drawn, and the heading lists them. With more
-            than 500 settings, only the frontier and the first other ones are drawn.
+            than 500 settings, only the frontier and the cheapest other settings are drawn.
         cost: `calls`, `tokens` (in and out), `cost`, `paid`, `seconds` or another numeric column. The axis is
             logarithmic if the costs differ by more than a factor of 20.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.

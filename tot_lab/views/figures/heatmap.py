@@ -1,7 +1,7 @@
-"""Heatmap of two settings. Each cell is the mean over the runs that have both values.
+"""Heatmap of two settings. Each cell is the mean of a result over the runs with the cell's two values.
 
-Cells without runs, and cells whose runs have no known value, are grey. The colour scale contains no grey, so
-that these cells differ from low values.
+Cells without runs, and cells whose runs have no known result, are grey. The colour scale contains no grey, so
+that these cells differ from low results.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ MAX_VALUES = 60
 """Maximum number of values on an axis. Further values are left out."""
 
 MAX_LABELS = 150
-"""Maximum number of cells of a heatmap with numbers. Larger heatmaps show numbers only in hover texts."""
+"""Maximum number of cells with numbers in them. Larger heatmaps show numbers only in hover texts."""
 
 
 class HeatmapInfo(NamedTuple):
     """Data of `plot_heatmap`.
 
     Attributes:
-        x: Values of the horizontal axis. Numbers are in ascending order, other values in the order of the
-            table. A missing value (`None`) is last.
-        y: Values of the vertical axis, sorted like `x`.
+        x: Values on the horizontal axis. Numbers are in ascending order, other values in the order of the
+            table. `None`, a missing value, is last.
+        y: Values on the vertical axis, sorted like `x`.
         cells: Rows of cells, one row per value of `y`. `None` means that no run has both values.
-        left_out: Number of values of `x` that are not drawn, and the same for `y`.
+        left_out: Number of values of `x`, and number of values of `y`, that are not drawn.
     """
 
     x: list[Any]
@@ -83,7 +83,7 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool | No
         df: A sweep, or any table with one row per run. Only the first 60 values of `x` and of `y` are drawn.
             With more than 150 cells, the numbers are only in the hover text.
         x: Column of the horizontal axis: a setting, or `setting`, `strategy`, `domain` or `task`.
-        y: Column of the vertical axis.
+        y: Column of the vertical axis, a setting or one of the columns listed for `x`.
         z: Column to average: `correct`, `score`, `calls` or any other column of numbers or booleans.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 

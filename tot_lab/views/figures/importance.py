@@ -4,11 +4,11 @@ Each combination of settings has a mean over its tasks. The importance of a sett
 variance between these means that the setting explains. It is computed by a functional ANOVA of main effects:
 a least-squares fit on the values as categories. If the design is not crossed, the variance has no unique
 decomposition. The figure therefore shows two shares: the share that a setting explains alone, and the share
-that it explains beyond all others. The two differ if settings were changed together. In a crossed grid both
-are the first-order Sobol index.
+that it explains beyond all other settings. They differ if settings were changed together. In a crossed grid,
+both are equal to the first-order Sobol index.
 
-Optuna computes the same quantity from a random forest, because its trials are not a grid. A sweep holds all
-combinations, so their means need no model.
+Optuna computes the same quantity from a random forest, because its trials are not a grid. A sweep
+contains all combinations, so their means need no model.
 
 References:
     Hutter, Hoos and Leyton-Brown 2014, "An Efficient Approach for Assessing Hyperparameter Importance".
@@ -57,18 +57,18 @@ class ImportanceInfo(NamedTuple):
 
     Attributes:
         alone: Share that the setting explains by itself.
-        low: Lower end of its 95% bootstrap interval over tasks, or nan if there is only one task.
-        high: Upper end of the interval.
+        low: Lower end of the 95% bootstrap interval of `alone` over tasks, or nan if there is only one task.
+        high: Upper end of the interval, or nan.
         beyond: Share that the setting explains beyond all others.
         chance: Mean share that a setting with as many values, assigned at random, would explain.
         rest: Share that all settings together do not explain: interactions and noise.
-        once: Settings without a value that occurs twice. Their importance cannot be estimated.
+        once: Settings whose values all occur in one combination only. Their importance cannot be estimated.
         combinations: Number of combinations of values.
         tasks: Number of tasks.
         unpaired: Number of tasks that are left out because some combination was not run on them. `None` if
             no task is shared by all combinations. Each mean then covers the tasks of its own combination.
-        lacking: Number of runs that are left out because their strategy lacks some of the settings, and the
-            labels of these runs.
+        lacking: Number of runs that are left out because their strategy lacks some of the settings, and their
+            distinct values in the column `setting` (or `strategy`).
     """
 
     names: list[str]
@@ -93,7 +93,9 @@ def importance_info(df: Any, of: str = "correct", *, settings: Sequence[str] | N
     if of in columns:
         raise ValueError(f"`of` must be a result: got {of!r}, which is one of the settings.")
     if not columns:
-        raise ValueError("Cannot compute importances: no setting in this table has two values.")
+        raise ValueError(
+            "Cannot compute importances: no setting in this table has two values. Vary a setting."
+        )
     expect_runs_once(frame, columns)
     whole, frame = frame, _largest_comparable_group(frame, columns)
     columns = setting_columns(frame, columns)
@@ -119,7 +121,7 @@ def importance_info(df: Any, of: str = "correct", *, settings: Sequence[str] | N
     levels = {column: _one_hot(first_rows[column]) for column in columns}
     once = [column for column in columns if levels[column].shape[1] == len(by_task) > 1]
     explained = [column for column in columns if column not in once]
-    # The first column holds the means over all tasks, the others those of the bootstrap samples.
+    # The first column has the means over all tasks, each other column those over a bootstrap sample of tasks.
     means = np.hstack(
         [
             np.nanmean(by_task.to_numpy(float), axis=1, keepdims=True),
@@ -158,19 +160,19 @@ def plot_importance(
     Both shares are equal in a balanced, crossed grid. If they differ, settings were changed together and
     their effects cannot be separated; run the missing combinations. Runs of a strategy that lacks a setting
     (a baseline has no beam width) contain no information about it. The figure uses the largest group of runs
-    that have the same settings, and states what is left out.
+    whose strategies have the same settings, and states what is left out.
 
     Args:
         df: A sweep, or any table with one row per run. Only tasks that all combinations share are used. At
             most 30 settings are drawn.
         of: `correct`, `score`, `calls`, or another column of numbers or booleans.
-        settings: The columns of settings. `None` takes the axes of the sweep, which a part of `sweep.df()`
-            keeps. Other tables have none.
+        settings: The columns of settings. `None` uses the axes of the sweep, which selected rows of
+            `sweep.df()` keep. For any other table, the columns must be named.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Raises:
-        ValueError: If no setting has two values, no value of `of` is known, or nothing says which columns
-            are settings.
+        ValueError: If no setting has two values, no value of `of` is known, `of` is a setting, or it is not
+            known which columns are settings.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 
@@ -250,7 +252,7 @@ def _notes(info: ImportanceInfo) -> list[str]:
 
 
 def _largest_comparable_group(frame: pandas.DataFrame, columns: list[str]) -> pandas.DataFrame:
-    """Return the largest group of runs that have the same settings.
+    """Return the largest group of runs whose strategies have values in the same columns of settings.
 
     The size of a group is its number of combinations. Groups in which some value occurs in two combinations
     precede all others. A missing value counts as a value if other runs of the strategy have one.
@@ -272,7 +274,7 @@ def _largest_comparable_group(frame: pandas.DataFrame, columns: list[str]) -> pa
 
 
 def _shares(levels: list[_Numbers], values: _Numbers) -> tuple[_Numbers, _Numbers, _Numbers]:
-    """Return the shares of the variance that the factors explain.
+    """Return the shares of the variance of each column of `values` that the factors `levels` explain.
 
     Returns:
         The share that each factor explains alone, the share that it explains beyond all others (both of shape
@@ -289,7 +291,7 @@ def _shares(levels: list[_Numbers], values: _Numbers) -> tuple[_Numbers, _Number
 
 
 def _residual(levels: list[_Numbers], values: _Numbers) -> _Numbers:
-    """Return the residual sum of squares of a least-squares fit on these factors.
+    """Return the residual sum of squares of a least-squares fit of `values` on the factors `levels`.
 
     The values are projected onto the space that the factors span, so that collinear factors are allowed.
     """

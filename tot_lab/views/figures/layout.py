@@ -4,9 +4,10 @@ Siblings keep their order, nodes of one level are at least 1 apart, and edges do
 takes linear time and does not use recursion, so the depth of a tree is not limited. The explorer has the same
 function in `explorer/js/layout.js`. A golden file tests that both agree.
 
-The algorithm centres parents over their first and last child, and draws equal subtrees equally. As published,
-it packs nodes to the left. `tidy` averages the drawing of the tree with that of the mirrored tree, so that
-mirrored trees get mirrored drawings. All other properties are linear in x, so the average keeps them.
+The algorithm centres parents over their first and last child, and draws equal subtrees equally. In its
+published form it packs nodes to the left. `tidy` averages the drawing of the tree with that of the mirrored
+tree, so that mirrored trees get mirrored drawings. All other properties are linear in x, so the average keeps
+them.
 
 References:
     Buchheim, Jünger and Leipert 2002, "Improving Walker's algorithm to run in linear time".
@@ -57,19 +58,21 @@ def _children_and_order(parents: Sequence[int] | NDArray[Any]) -> tuple[list[lis
     children: list[list[int]] = [[] for _ in range(count + 1)]
     for node, parent in enumerate(parents):
         if not -1 <= parent < count:
-            raise ValueError(f"Invalid parent of node {node}: got {parent}. There are {count} nodes.")
+            raise ValueError(
+                f"Invalid parent of node {node}: got {parent}. Use -1 or an index below {count}."
+            )
         children[count if parent == -1 else parent].append(node)
     order = [count]
     for node in order:  # the loop extends the list
         order.extend(children[node])
     if len(order) <= count:
         stray = min(set(range(count)) - set(order))
-        raise ValueError(f"The nodes are not a tree: node {stray} is its own ancestor.")
+        raise ValueError(f"The nodes contain a cycle: node {stray} is not below a root.")
     return children, order
 
 
 def _pack_left(children: list[list[int]], parent_of: list[int], order: list[int]) -> NDArray[np.float64]:
-    """Return the x position of every node, packed to the left, with the root at 0."""
+    """Return the x position of every node, packed to the left, with the added root at 0."""
     packing = _Packing(children, parent_of)
     for parent in reversed(order):  # children are laid out before their parents
         packing.place_children(parent)
@@ -85,7 +88,7 @@ def _pack_left(children: list[list[int]], parent_of: list[int], order: list[int]
 
 
 class _Packing:
-    """The first walk of the algorithm. Names follow the paper."""
+    """The first walk of the algorithm, from the leaves to the root. Attributes are named as in the paper."""
 
     def __init__(self, children: list[list[int]], parent_of: list[int]) -> None:
         count = len(parent_of)
@@ -105,7 +108,7 @@ class _Packing:
         return (self.prelim[below[0]] + self.prelim[below[-1]]) / 2 if below else 0.0
 
     def place_children(self, parent: int) -> None:
-        """Place the subtrees of the children beside each other. They must already be laid out."""
+        """Place the subtrees of the children of `parent` side by side. They must already be laid out."""
         siblings = self.children[parent]
         default = siblings[0] if siblings else -1
         for place, node in enumerate(siblings):

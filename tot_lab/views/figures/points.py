@@ -1,9 +1,9 @@
-"""Points of the figures of many runs. Each point is the mean of a column over a group of runs.
+"""Computes and formats the points of figures of many runs. A point is a column's mean over a group of runs.
 
 The task is the unit of sampling. A rate has the interval of `tl.stats.success_rates`. Any other amount is a
 mean over tasks with a bootstrap interval over tasks, or without an interval if all values are equal. Unknown
-values are left out of a mean and counted. They never count as 0. `figure.data[k].customdata[n]` contains the
-run ids of a point, because a plain figure has no callbacks. The hover text lists some of them.
+values are left out of a mean, and their number is shown. `figure.data[k].customdata[n]` contains the run ids
+of a point, because a static figure has no callbacks. The hover text lists some of these ids.
 """
 
 from __future__ import annotations
@@ -66,8 +66,7 @@ BUDGET_TITLES = {
     "flops": ("by limit of FLOPs", "limit of FLOPs (per run)"),
     "flops_prefix_once": ("by limit of FLOPs", "limit of FLOPs, shared prefixes once (per run)"),
 }
-"""For each `unit` of `tl.stats.anytime_performance`, a part of the figure's title and the title of the
-axis."""
+"""Maps each `unit` of `tl.stats.anytime_performance` to a part of the figure's title, and the axis title."""
 
 _GROUPS = {
     "setting": "setting (label)",
@@ -88,9 +87,9 @@ class Point(NamedTuple):
     """Mean of a column over a group of runs.
 
     Attributes:
-        value: The mean, or nan if it is unknown.
-        low: Lower end of its 95% interval, or nan.
-        high: Upper end of its 95% interval, or nan.
+        value: The mean, or nan if no value is known.
+        low: Lower end of the 95% interval of the mean, or nan if there is no interval.
+        high: Upper end of the interval, or nan.
         runs: Number of runs in the group.
         known: Number of runs whose value is known.
         run_ids: Ids of the first `MAX_RUN_IDS` runs.
@@ -105,19 +104,20 @@ class Point(NamedTuple):
 
 
 def axes_of(frame: pandas.DataFrame) -> list[str] | None:
-    """Return the columns of settings in a table of a sweep. `None` for any other table, whose columns may
-    hold settings or results.
+    """Return the columns of settings in a table of a sweep.
+
+    Returns `None` for any other table, which does not state which columns are settings.
     """
     axes = frame.attrs.get("axes")
     return None if axes is None else [name for name in axes if name in frame]
 
 
 def setting_columns(frame: pandas.DataFrame, settings: Sequence[str] | None) -> list[str]:
-    """Return the columns of settings that have at least two values. A missing value counts as a value.
+    """Return the columns of settings that have at least two distinct values, counting a missing value as one.
 
     Args:
         frame: The table.
-        settings: The columns of settings. `None` takes the axes of the sweep that the table comes from.
+        settings: The columns of settings. `None` uses `axes_of(frame)`.
 
     Raises:
         ValueError: If neither `settings` nor the table names the columns, or the table lacks one of them.
@@ -135,8 +135,9 @@ def setting_columns(frame: pandas.DataFrame, settings: Sequence[str] | None) -> 
 
 
 def held_constant(frame: pandas.DataFrame, drawn: Sequence[str | None] = ()) -> str:
-    """Return the line of the heading with the settings, and the domain, that have the same value in all runs,
-    except those drawn.
+    """Return the line of the heading with the strategy, domain and settings that are equal in all runs.
+
+    The columns in `drawn` are left out.
     """
     kept = {"strategy", "domain", *(axes_of(frame) or ())}
     held = [
@@ -151,7 +152,7 @@ def held_constant(frame: pandas.DataFrame, drawn: Sequence[str | None] = ()) -> 
 
 
 def varies(frame: pandas.DataFrame, by: Sequence[str], column: str) -> bool:
-    """Return whether a column has several values within any group of equal values of `by`."""
+    """Return whether `column` has several values in any group of rows with equal values of `by`."""
     inside = frame.groupby(list(by), observed=True, dropna=False)[column].nunique(dropna=False)
     return bool((inside > 1).any())
 
@@ -164,7 +165,7 @@ def is_rate(frame: pandas.DataFrame, column: str) -> bool:
 
 
 def is_numeric(frame: pandas.DataFrame, column: str) -> bool:
-    """Return whether a column contains numbers."""
+    """Return whether a column contains numbers that are not booleans."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype  # noqa: PLC0415
 
     return is_numeric_dtype(frame[column]) and not is_bool_dtype(frame[column])
@@ -177,7 +178,7 @@ def ordered(frame: pandas.DataFrame, column: str) -> list[Any]:
 
 
 def column_title(column: str) -> str:
-    """Return the name of a column in the title of a figure."""
+    """Return the name of a column for the title of a figure, without its unit."""
     return MEASURES[column].partition(" (")[0] if column in MEASURES else column
 
 
@@ -209,7 +210,7 @@ def format_run_count(frame: pandas.DataFrame) -> str:
 
 
 def note_ungraded(frame: pandas.DataFrame) -> str:
-    """Return how many runs of a table are graded. "" if all are, or there is no column `correct`."""
+    """Return the number of graded runs as text, or "" if all are graded or there is no column `correct`."""
     graded = _count_runs(frame[solved(frame).notna()]) if "correct" in frame else _count_runs(frame)
     return "" if graded == (runs := _count_runs(frame)) else f"{graded:,} of {runs:,} runs graded"
 
@@ -221,7 +222,7 @@ def _count_runs(frame: pandas.DataFrame) -> int:
 
 
 def axis_title(column: str, frame: pandas.DataFrame | None = None) -> str:
-    """Return the title of an axis: the quantity and its unit, or what a column of `frame` holds."""
+    """Return the title of an axis: a result and its unit, or a column of `frame` and what it contains."""
     known = MEASURES.get(column) or _GROUPS.get(column)
     if known is None:
         is_setting = frame is not None and column in (axes_of(frame) or ())
@@ -230,7 +231,7 @@ def axis_title(column: str, frame: pandas.DataFrame | None = None) -> str:
 
 
 def expect_numeric(frame: pandas.DataFrame, column: str, argument: str) -> None:
-    """Raise ValueError unless `column` contains numbers or booleans."""
+    """Raise `ValueError` unless `column`, which was passed as `argument`, contains numbers or booleans."""
     if not is_rate(frame, column) and not is_numeric(frame, column):
         raise ValueError(
             f"Cannot plot {argument}={column!r}: got values of type {frame[column].dtype}. "
@@ -265,8 +266,7 @@ def points(frame: pandas.DataFrame, by: Sequence[str], column: str) -> dict[tupl
 def _rates(
     frame: pandas.DataFrame, keys: Sequence[str], column: str
 ) -> Iterator[tuple[float, float, float, int]]:
-    """Yield the rate of each group, both ends of its interval and its number of runs, in the order of the
-    table."""
+    """Yield rate, ends of its interval, and number of runs with a known value, by group in table order."""
     import pandas as pd  # noqa: PLC0415
 
     # If a group contains several settings, their runs count as repeats of the task.
@@ -283,14 +283,14 @@ def _rates(
 
 
 def numbers(frame: pandas.DataFrame, column: str) -> pandas.Series[float]:
-    """Return a column as floats, with 1 for true and NaN for a run that failed."""
+    """Return a column as floats: 1 for true, 0 for false, and NaN for an unknown value or a failed run."""
     if column == "correct":
         return solved(frame).astype("Float64").astype(float)
     return frame[column].astype("boolean" if is_rate(frame, column) else "Float64").astype(float)
 
 
 def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, int]:
-    """Return the mean over tasks, both ends of its bootstrap interval and the number of runs."""
+    """Return the mean over tasks, the ends of its bootstrap interval, and the number of known values."""
     from scipy.stats import bootstrap  # noqa: PLC0415
 
     known = group[group[column].notna()]
@@ -326,12 +326,12 @@ def format_heading(value: Any) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Return the value of a setting as text of at most 60 characters, which is not escaped."""
+    """Return the value of a setting as text of at most 60 characters, without escaping it."""
     return "–" if value is None else short(f"{value:g}" if isinstance(value, float) else str(value), 60)
 
 
 def tick_labels(values: Sequence[Any], max_length: int) -> list[str]:
-    """Format values as tick labels of at most `max_length` characters, or of 60 if two labels would be equal.
+    """Format values as tick labels of at most `max_length` characters, or 60 if two labels would be equal.
 
     Labels are truncated in the middle, because labels of settings often differ only at the end.
     """
@@ -407,14 +407,17 @@ def format_run_ids(run_ids: Sequence[str], runs: int) -> list[str]:
 
 
 class LossNote(NamedTuple):
-    """Note about lost calls in a heading. If a share is large, the note is `warning` and `line` is empty."""
+    """Note about lost calls in a heading. It is `warning` if a share of lost calls is large, else `line`."""
 
     line: str
     warning: str
 
 
 def note_losses(frame: pandas.DataFrame) -> LossNote:
-    """Return a note about the shares of lost calls by role. It is a warning if a setting lost many calls."""
+    """Return a note about the shares of lost calls by role.
+
+    It is a warning if a share is above `LARGE` for a setting.
+    """
     if "at" in frame and "run_id" in frame:  # rows of `anytime_performance` are cumulative: keep the last one
         frame = frame.sort_values("at", kind="stable").drop_duplicates("run_id", keep="last")
     if "setting" not in frame:
@@ -431,12 +434,12 @@ def note_losses(frame: pandas.DataFrame) -> LossNote:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return the first five names as text."""
+    """Return the first five names as text, with an ellipsis if there are more."""
     return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
 
 
 def note_model(frame: pandas.DataFrame) -> str:
-    """Return the note on the models of the runs, for a figure of a table; see `Run.model_note`."""
+    """Return the note on simulated or small models for a figure of a table; see `Run.model_note`."""
     simulated = "simulated" in frame and frame["simulated"].fillna(False).astype(bool).any()
     return SIMULATED if simulated else str(frame.attrs.get("model_note", ""))
 
@@ -451,10 +454,10 @@ def interval_bars(values: Sequence[Point], shade: str, along: str = "y") -> dict
 def style_table_figure(
     figure: go.Figure, frame: pandas.DataFrame, title: str, lines: list[str], dark: bool | None, **layout: Any
 ) -> None:
-    """Like `theme.style_figure`, for a figure of a table.
+    """Call `theme.style_figure` for a figure of a table.
 
-    The heading also states how many runs are graded, the shares of lost calls and whether a model was
-    simulated or small.
+    The heading also states the number of graded runs unless all are graded, the shares of lost calls, and
+    whether a model was simulated or small.
     """
     losses = note_losses(frame)
     lines = [*lines, note_ungraded(frame), losses.line]

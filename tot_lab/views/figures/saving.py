@@ -42,12 +42,13 @@ def save(
         figure: A figure, such as that of `tl.figures.plot_sweep(sweep)` or `run.plot("timeline")`. For the
             tree of a run, see also `run.save_figure`.
         path: A file with the suffix `.svg`, `.pdf` or `.png` (300 dots per inch).
-        title: Another title. `None` keeps that of the figure. The lines below it remain.
+        title: Title that replaces the title of the figure. `None` keeps it. The subtitle is always kept.
         width: Width in inches: 7 fits a page, 3.5 a column of a page with two columns. Text has 9 points.
-            Include the file without scaling.
+            Include the file in the paper without scaling it.
 
     Raises:
-        ValueError: If the format is unknown.
+        ValueError: If the format is unknown, or `width` is not between 2 and 50.
+        TypeError: If `figure` is not a Plotly figure.
         ImportError: If Kaleido is not installed (`pip install 'tot-lab[figures]'`).
         OSError: If nothing could be drawn, such as without Chrome or Chromium.
     """
@@ -78,7 +79,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 
 def check_width(width: float) -> None:
-    """Raise `ValueError` if a width in inches is not that of a page."""
+    """Raise `ValueError` unless `width` is between 2 and 50 inches."""
     if not 2 <= width <= 50:
         raise ValueError(f"width must be between 2 and 50 inches: got {width!r}.")
 
@@ -111,7 +112,7 @@ def rendered(figure: go.Figure, path: str | os.PathLike[str]) -> bytes:
 
 
 def _for_print(figure: go.Figure, title: str | None, width: int) -> go.Figure:
-    """Set the title and the width of a figure, and make room for the lines of its heading."""
+    """Set the title and the width of a figure, and adapt its height to the wrapped heading."""
     heading: Any = figure.layout.title
     old = [heading.text or "", heading.subtitle.text or ""]
     new = [_wrapped(old[0] if title is None else plain(title), width, 16), _wrapped(old[1], width, 13)]
@@ -131,7 +132,7 @@ _TAGS = re.compile(r"((?:<[^<>]+>)*)([^<>]*)((?:</[^<>]+>)*)")
 
 
 def _wrapped(text: str, width: int, size: int) -> str:
-    """Wrap the lines of a heading of Plotly. Lines with tags inside remain as they are."""
+    """Wrap the lines of a Plotly heading to `width` pixels, except lines with tags inside the text."""
     rows = []
     for row in text.split("<br>"):
         found = _TAGS.fullmatch(row)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 SYMBOLS = ("circle", "diamond", "square")
 MAX_METHODS = len(COLOURS) * len(SYMBOLS)
-"""Maximum number of methods. Further ones are left out."""
+"""Maximum number of methods. Further methods are left out."""
 
 APART = 0.03
-"""The most by which the points of a method are shifted along the axis, as a share of their cost."""
+"""Maximum shift of the points of a method along the cost axis, as a fraction of their cost."""
 
 _SETTING = re.compile(r" [\w.]+=(?:(?! [\w.]+=).)*")
 
@@ -42,12 +42,12 @@ class Method(NamedTuple):
     """A method at several scales, in ascending order of cost.
 
     Attributes:
-        name: Its name, without the settings.
-        settings: The settings of the sweep.
-        cost: Mean cost of a run.
-        success: Success rate.
-        oracle: Success rate of a perfect choice among the leaves of each run. Empty if that is not known.
-        states: How many answers are finished, cut and unfinished, in words. Empty if that is not known.
+        name: Label of its settings without the `name=value` parts.
+        settings: Labels of its settings in the sweep, one per scale.
+        cost: Mean cost of a run, for each scale.
+        success: Success rate, for each scale.
+        oracle: Share of runs with a right answer at any leaf, for each scale. Empty if that is unknown.
+        states: Number of finished, cut and unfinished answers as text, for each scale. Empty if unknown.
     """
 
     name: str
@@ -92,23 +92,23 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
 
     A method is the name of a setting without its `name=value` parts: `beam search.width=2` and `beam
     search.width=5` are two points of the method `beam`. `tl.match` gives methods scales of equal cost. The
-    cost is what each run really spent.
+    cost is what the runs spent, not their budget.
 
     Args:
         df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
             `cost`. For a sweep, a dashed line with open symbols shows the oracle (any of N): the share of
             runs that have a right answer at any leaf, which a perfect answer rule would choose. It coincides
-            with the solid line of a search that finds every right leaf by itself, such as one with verified
+            with the solid line if the search itself knows which leaves are right, such as with verified
             paths.
             Or a table of `tl.stats.pass_at_k`, `majority_at_k` or `best_of_k`, or several of them by
             `pandas.concat`, with one line per setting and estimate.
         cost: The default `calls`, or `tokens` (in and out), `cost` (USD), or a column of the table such as
-            `flops`, `flops_prefix_once`, `seconds_alone`, `output_tokens` or that of one role:
+            `flops`, `flops_prefix_once`, `seconds_alone`, `output_tokens` or the tokens of one role:
             `answer_output_tokens` and `propose_output_tokens` are generated, and `evaluate_input_tokens` are
             read by a judge or reward model. For estimates, the default `k`, the number of samples, or
             `output_tokens`. The axis is logarithmic, so settings of unknown or zero cost are left out.
-            Methods are set apart by at most 3%, so that those of equal cost do not hide each other. Hovering
-            shows the exact cost.
+            Points are shifted by at most 3% along the axis, so that methods of equal cost do not hide each
+            other. The hover text shows the exact cost.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
@@ -195,7 +195,7 @@ def _style(
 
 
 _COSTS = {"k": "samples (per task)"}
-"""Titles of the cost axis for estimates."""
+"""Titles of the cost axis for costs that occur only in tables of estimates."""
 
 
 def _is_estimated(df: Any) -> bool:
@@ -203,9 +203,9 @@ def _is_estimated(df: Any) -> bool:
 
 
 def _estimated(df: pandas.DataFrame, cost: str) -> list[Method]:
-    """Return a method for each setting and estimate of a table."""
+    """Return a method for each setting and estimate (such as pass@k) of a table of estimates."""
     if cost not in ("k", "output_tokens"):
-        raise ValueError(f"cost={cost!r}: of estimates it must be 'k' or 'output_tokens'.")
+        raise ValueError(f"cost must be 'k' or 'output_tokens' for a table of estimates: got {cost!r}.")
     frame = table(df)
     settings = frame["setting"].nunique()
     methods = []
@@ -240,13 +240,13 @@ def _frame(df: Any, cost: str) -> pandas.DataFrame:
 
 
 def _states(frame: pandas.DataFrame, setting: str) -> str:
-    """Return how many answers of a setting are finished, cut and unfinished."""
+    """Return the number of finished, cut and unfinished answers of a setting as text."""
     counts = frame.loc[frame["setting"] == setting, "answer_state"].value_counts()
     return ", ".join(f"{counts[state]:,} {state}" for state in ANSWER_STATES if state in counts)
 
 
 def _explain_oracle(methods: list[Method]) -> str:
-    """Return the line of the heading on the dashed lines, which may coincide with the solid ones."""
+    """Return the line of the heading that explains the dashed lines, or "" if there are none."""
     pairs = [pair for method in methods for pair in zip(method.success, method.oracle, strict=False)]
     if not pairs:
         return ""

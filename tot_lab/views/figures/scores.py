@@ -34,14 +34,14 @@ MAX_POINTS = 2000
 """Maximum number of thoughts that are drawn as points. Larger runs get box plots."""
 
 MAX_COLUMNS = 24
-"""Maximum number of columns. In deeper trees, several depths share a column."""
+"""Maximum number of columns. If a tree has more levels, several depths share a column."""
 
 GROUPS = (
     (("kept", "complete", "answer"), "circle", KINDS[2]),
     (("pruned",), "x", KINDS[1]),
     (("proposed", "failed", "duplicate", "merged"), "hexagon", KINDS[3]),
 )
-"""States that are drawn together, with their marker and colour."""
+"""Groups of states: the states, and the marker and colour with which all of them are drawn."""
 
 
 class ScoresInfo(NamedTuple):
@@ -53,8 +53,8 @@ class ScoresInfo(NamedTuple):
     Attributes:
         depth: Number of steps below the root.
         score: Score from 0 to 1.
-        state: As in `nodes_df`.
-        column: Column of the figure.
+        state: State of the thought, as in `nodes_df`.
+        column: Index of the column of the figure that shows the thought.
         unreadable: Number of evaluations that could not be read, by depth.
         not_evaluated: Number of thoughts without an evaluation, by depth.
         columns: Number of columns.
@@ -98,9 +98,9 @@ def scores_info(run: Run) -> ScoresInfo:
 def plot_scores(run: Run, *, dark: bool | None = None) -> go.Figure:
     """Plot the scores of the thoughts of a run by depth.
 
-    Each thought is a marker. Kept thoughts, pruned ones and the others stand side by side, each group with a
-    line at its median. Thoughts that were not evaluated, or whose evaluation could not be read, have no
-    score. Their number is written above their depth.
+    Each thought is a marker. Kept thoughts, pruned thoughts and all others are drawn side by side, each group
+    with a line at its median. Thoughts that were not evaluated, or whose evaluation could not be read, have
+    no score. Their number is written above their depth.
 
     Args:
         run: A run, finished or not. With more than 2,000 scored thoughts, box plots replace the markers. With

@@ -1,9 +1,9 @@
 """Figure of any result of a sweep against any setting, with 95% intervals.
 
-Up to eight curves share a plot, each with its name at its end. More curves get a small plot each. Names
-stand outside the plots, so they never overlap intervals. Strategies without the setting on the x axis (a
-baseline has no beam width) are drawn as lines through the plot, so that each curve can be compared with the
-baselines. If the x axis is a result (calls, cost), each setting is one point.
+Up to eight curves share a plot, each with its name beside its last point. More curves get a small plot each.
+Names are written outside the plots, so that they never overlap intervals. Strategies without the setting on
+the x axis (a baseline has no beam width) are drawn as lines through the plot, so that each curve can be
+compared with the baselines. If the x axis is a result (calls, cost), each setting is one point.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAX_TOGETHER = 8
 """Maximum number of curves in one plot, and of names below a horizontal axis."""
 
 PANELS = 4
-"""Number of small plots side by side."""
+"""Number of small plots in a row."""
 
 MAX_CURVES = 24
 """Maximum number of curves. Further curves are left out."""
@@ -62,10 +62,10 @@ MAX_SETTINGS = 500
 """Maximum number of settings if the x axis is a result. Further settings are left out."""
 
 _ABOVE = 54
-"""Distance of two small plots above each other, in pixels."""
+"""Vertical distance between two rows of small plots, in pixels."""
 
 _LINE = 18
-"""Distance of two names beside the plot, in pixels."""
+"""Vertical distance between two names beside the plot, in pixels."""
 
 _LONGEST = 34
 """Maximum number of characters of a name beside the plot."""
@@ -74,11 +74,11 @@ _SYMBOLS = ("circle", "diamond")  # the eighth curve reuses the first colour wit
 
 
 class Curve(NamedTuple):
-    """The points that share a value of the colour column.
+    """The points with the same value in the colour column.
 
     Attributes:
-        name: Value of the colour column. `None` if it is missing, or if there is no colour column.
-        x: Positions on the x axis: values if it is numeric, else indices into `SweepInfo.places`.
+        name: Value in the colour column. `None` if the value is missing, or if there is no colour column.
+        x: Positions on the x axis: values if the axis is numeric, else indices into `SweepInfo.places`.
         points: Means on the y axis.
         labels: First line of each hover text.
         across: Means on the x axis if that axis is a result, else empty.
@@ -97,10 +97,11 @@ class SweepInfo(NamedTuple):
     Attributes:
         curves: One curve per value of the colour column. Numbers are in ascending order, other values in the
             order of the table.
-        places: Values of an x axis of names. Empty if the axis is numeric.
-        baselines: Groups without a value on the x axis, by name.
-        pooled: Settings that vary between the runs of a point.
-        left_out: Number of values (or settings) that are not drawn, and number of curves that are not drawn.
+        places: Names on the x axis. Empty if the axis is numeric.
+        baselines: Means of the groups that have no value in the column x, by name.
+        pooled: Columns of settings that vary between the runs of a point, which is a mean over them.
+        left_out: Number of x values (or settings, if x is a result) that are not drawn, and number of curves
+            and baselines that are not drawn.
     """
 
     curves: list[Curve]
@@ -185,8 +186,8 @@ def plot_sweep(
         x: A column whose values group the runs, such as `search.width`, `setting` or `task`. Groups without a
             value are drawn as horizontal lines. If `x` is a result (`calls`, `cost`), each setting is one
             point. Use `at` for a table of `tl.stats.anytime_performance`. The axis is logarithmic if the
-            values are spaced evenly by ratio, such as 1, 2, 4, 8. More than eight names stand on the vertical
-            axis.
+            values are spaced evenly by ratio, such as 1, 2, 4, 8. With more than eight names, the axes are
+            swapped, and the names are on the vertical axis.
         y: The result: `correct`, `score`, `calls`, `cost`, `seconds` or any other column of numbers or
             booleans.
         color: A column whose values become one curve each. More than eight get a plot each.
@@ -199,7 +200,7 @@ def plot_sweep(
             sweep.run(ids[0])
 
     Raises:
-        ValueError: If the table lacks a column.
+        ValueError: If the table lacks a column, or the values of `y` are neither numbers nor booleans.
     """
     frame = table(df)
     info = sweep_info(frame, x, y, color)
@@ -260,7 +261,7 @@ def _draw_curves(
 
 
 def _named_at_end(info: SweepInfo, x: str) -> bool:
-    """Whether the plot has lines, and room for their names beside it."""
+    """Whether the curves are lines in one plot, so that their names are beside it instead of in a legend."""
     return not info.places and x not in MEASURES and len(info.curves) <= MAX_TOGETHER
 
 
@@ -274,7 +275,7 @@ def _height(info: SweepInfo) -> int:
 
 
 def _below(info: SweepInfo) -> int:
-    """Return the height below small plots in pixels. Names there are rotated."""
+    """Return the height in pixels of the labels below small plots. Names are rotated and need more."""
     return 114 if 0 < len(info.places) <= MAX_TOGETHER else 64
 
 
@@ -306,13 +307,13 @@ def _empty_figure(info: SweepInfo, sideways: bool) -> go.Figure:
 
 
 def _turned(trace: dict[str, Any], sideways: bool) -> dict[str, Any]:
-    """Swap the axes of a trace if the names of the x axis stand on the vertical axis."""
+    """Swap the axes of a trace if `sideways`: the column x is on the vertical axis."""
     swap = {"x": "y", "y": "x", "error_x": "error_y", "error_y": "error_x"} if sideways else {}
     return {swap.get(name, name): value for name, value in trace.items()}
 
 
 def _curve_style(info: SweepInfo, k: int) -> dict[str, Any]:
-    """Return the Plotly properties of the k-th curve. If the x axis has names, curves are side by side."""
+    """Return the Plotly properties of the k-th curve. On an axis of names, curves are shifted sideways."""
     curve, together = info.curves[k], len(info.curves) <= MAX_TOGETHER
     shade = COLOURS[k % len(COLOURS) if together else 0]
     step = 0.7 / len(info.curves)
@@ -404,7 +405,7 @@ def _add_baseline(
 
 
 def _result_span(info: SweepInfo, frame: pandas.DataFrame, y: str) -> tuple[float, float]:
-    """Return the range of the axis of the result. It contains all intervals."""
+    """Return the range of the axis that shows the result y. The range includes all intervals."""
     if is_rate(frame, y) or y == "score":
         return -0.03, 1.03
     drawn = [point for curve in info.curves for point in curve.points] + list(info.baselines.values())
@@ -433,7 +434,7 @@ def _style_axes(
     if panels:
         middle = {"showarrow": False, "xref": "paper", "yref": "paper", "font": {"size": TEXT["note"]}}
         figure.add_annotation(x=0.5, y=0, yshift=20 - _below(info), yanchor="middle", text=below, **middle)
-        if not sideways:  # the names of settings need no title
+        if not sideways:  # the names of settings explain themselves
             at = {"x": 0, "xshift": -58, "xanchor": "center", "y": 0.5, "textangle": -90}
             figure.add_annotation(**at, text=beside, **middle)
         return
@@ -471,7 +472,7 @@ def _style_settings_axis(
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:
-    """Return the range of an axis whose first and last points are close to its ends."""
+    """Return the range of an axis from `low` to `high`, with a small margin at both ends."""
     return (low - 0.04 * (high - low), high + 0.02 * (high - low)) if high > low else (low - 1, low + 1)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 THEME: dict[str, Any] = json.loads(Path(__file__).parents[1].joinpath("theme.json").read_bytes())
-"""The colours, sizes of text and distances of everything that is shown. The explorer reads the same file."""
+"""The colours, text sizes and distances of all figures and pages. The explorer reads the same file."""
 
 FONT: str = THEME["font"]
 TEXT: dict[str, int] = THEME["text"]
@@ -28,8 +28,9 @@ TEXT: dict[str, int] = THEME["text"]
 class Palette(NamedTuple):
     """Colours that differ between light and dark figures.
 
-    `paper` is the background, `warning` the colour of emphasised text, and `veil` the background of a label
-    above lines. The other fields have the names of the constants of this module.
+    `paper` is the background, `ink` the text, `faint` less important text, `edge` and `grid` lines, `path`
+    the path to the answer, `unscored` a thought without a score, `warning` emphasised text, and `veil` the
+    background of a label above lines.
     """
 
     paper: str
@@ -59,7 +60,7 @@ CORRECT: str = THEME["light"]["verdicts"]["right"]
 """Colour of the words "✓ correct"."""
 
 PERSON: str = THEME["light"]["person"]
-"""Colour of the mark of thoughts that a person changed, with white in it."""
+"""Background colour of the mark of thoughts that a person changed. The sign in it is white."""
 
 MISSED: str = THEME["either"]["right"]
 """Colour of the mark of right answers that were not chosen, visible on light and on dark pages."""
@@ -184,11 +185,11 @@ def _default_is_dark() -> bool:
         shades = [float(int(digits[i : i + 2], 16)) for i in (0, 2, 4)]
     else:
         shades = [float(shade) for shade in re.findall(r"[\d.]+", ink)]
-    return sum(shades[:3]) > 384  # other names of colours count as dark ink
+    return sum(shades[:3]) > 384  # a colour name other than "white" counts as dark ink
 
 
 def themed(css: str) -> str:
-    """Replace the variables of fixed values in a style sheet, such as `var(--font)`, with their values."""
+    """Replace the variables of the theme in a style sheet, such as `var(--font)`, with their values."""
 
     def value(found: re.Match[str]) -> str:
         value = THEME[found[1]][found[2]] if found[1] else FONT
@@ -299,7 +300,7 @@ def colour_bar(title: str, **more: Any) -> dict[str, Any]:
 
 
 def error_bars(above: Any, below: Any, shade: str) -> dict[str, Any]:
-    """Return Plotly error bars with the given lengths above and below each point. `None` draws no bar."""
+    """Return Plotly error bars with the given lengths above and below each point. A `None` draws no bar."""
     return {
         "type": "data",
         "symmetric": False,
@@ -317,7 +318,7 @@ def legend_at(y: float) -> dict[str, Any]:
 
 
 def template(dark: bool | None = None) -> Any:
-    """Return the Plotly template of every figure. `dark` is that of `palette`."""
+    """Return the Plotly template that every figure uses. `dark`: see `palette`."""
     import plotly.graph_objects as go  # noqa: PLC0415  the repr of a run must not import it
 
     paper, ink, _, edge, grid, *_ = palette(dark)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_CALLS = 4000
-"""Maximum number of calls that are drawn as bars. Larger runs show the number of open calls by kind."""
+"""Maximum number of calls that are drawn as bars. For larger runs, the number of open calls is drawn."""
 
 READABLE = 0.01
 """Duration in seconds. If every call took less, as with a simulated model, the figure shows the order of the
@@ -51,18 +51,18 @@ BINS = 800
 class TimelineInfo(NamedTuple):
     """Data of `plot_timeline`, with one entry per call in the order in which they started.
 
-    Times are seconds since the start of the run, or line numbers of the journal if no call took 10 ms
-    (`by_order`).
+    Times are seconds since the start of the run. If no call took 10 ms (`by_order`), they are line numbers of
+    the journal instead.
 
     Attributes:
         node: Node of the call.
         kind: Purpose of the call, or `tool:NAME` for a tool call.
         sample_index: Sample index of the call.
         start: Time of the call.
-        sent: Time when the call was last sent, or nan if it was not sent.
-        end: Time of the reply. Open calls end with the record.
-        source: Source of the reply: `model`, `cache` or `joined`. A call without a reply has `open` or
-            `refused`.
+        sent: Time when the call was last sent, or nan if it was not sent, or with `by_order`.
+        end: Time of the reply. For an open call, the time of the last journal line.
+        source: Source of the reply: `model`, `cache`, or `joined` for the reply to an identical call that was
+            open. `open` if there is no reply yet, `refused` if the call was not made.
         error: Error of the reply, or "".
         tries: Number of times the call was sent. `None` if unknown.
         lane: Row of the figure. Calls of one lane do not overlap. In a run with tool calls, the model and
@@ -71,9 +71,9 @@ class TimelineInfo(NamedTuple):
         critical: Indices of the calls on the critical path, first to last. The path ends with the call that
             finished last. Each predecessor is the last call that finished before its successor started.
         changes: Times at which the number of open calls changes.
-        under_way: Number of open calls from each of these times on.
-        limits: Adaptive limits of concurrent requests, by model: pairs of a time and the limit from then on.
-            The first is the limit before the first change. Other runs share the limit.
+        under_way: Number of open calls after each of these changes.
+        limits: Adaptive limit of concurrent requests, by model: pairs of a time and the limit from then on.
+            The first pair is the limit before the first change. Concurrent runs share the limit of a model.
     """
 
     node: list[str]
@@ -95,7 +95,7 @@ class TimelineInfo(NamedTuple):
 
     @property
     def most(self) -> int:
-        """Maximum number of calls that were open at once."""
+        """Maximum number of calls that were open at the same time."""
         return int(self.under_way.max(initial=0))
 
 
@@ -152,7 +152,7 @@ def timeline_info(run: Run) -> TimelineInfo:
 
 
 def _limits(run: Run, when: Callable[[int], float], start: float) -> dict[str, list[tuple[float, int]]]:
-    """Return the limits of each model over time."""
+    """Return `TimelineInfo.limits`. `start` is the time of the first pair of each model."""
     limits: dict[str, list[tuple[float, int]]] = {}
     for number, line in enumerate(run.lines):
         if isinstance(line.e, Note) and line.e.name == "call.limit" and not line.p:
@@ -170,7 +170,7 @@ def arrange_calls(
         call_lines: Journal line of each call, in ascending order.
         reply_lines: Journal line of each reply, or -1 for an open call.
         made: False for calls that were refused, True for all others.
-        group: Number of the group of each call, by first occurrence. Groups share no lane.
+        group: Index of the group of each call, in order of first occurrence. A lane has calls of one group.
 
     Returns:
         The lane of each call, the first lane of each group, the indices of the calls on the critical path,
@@ -310,7 +310,7 @@ def _starts_and_ends(call_lines: Sequence[int], reply_lines: Sequence[int]) -> I
 
 def _draw_concurrency(figure: go.Figure, info: TimelineInfo, shades: Palette) -> None:
     x, y = info.changes, info.under_way
-    if len(x) > 2 * MAX_CALLS:  # too many points: draw the maximum of each interval
+    if len(x) > 2 * MAX_CALLS:  # too many points: draw the maximum in each of `BINS` intervals
         edges = np.linspace(x[0], x[-1], BINS + 1)
         place = np.clip(np.searchsorted(edges, x, "right") - 1, 0, BINS - 1)
         high = np.zeros(BINS, dtype=np.intp)
@@ -344,7 +344,7 @@ def _draw_concurrency(figure: go.Figure, info: TimelineInfo, shades: Palette) ->
 
 
 def _draw_bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], shades: Palette) -> None:
-    """Draw a bar for each call that was made, and a marker for each cached or refused one."""
+    """Draw a bar for each call that was made, and a marker for each cached or refused call."""
     kinds = np.array(info.kind, dtype=object)
     source = np.array(info.source, dtype=object)
     failed = np.array([bool(error) for error in info.error], dtype=bool)
@@ -384,7 +384,7 @@ def _draw_bars(figure: go.Figure, info: TimelineInfo, colours: dict[str, str], s
 def _draw_spans(
     figure: go.Figure, info: TimelineInfo, calls: NDArray[np.intp], start: Any, end: Any, **look: Any
 ) -> None:
-    """Draw a bar for each of these calls, from `start` to `end`."""
+    """Draw a bar for each call in `calls`, from its entry in `start` to its entry in `end`."""
     figure.add_bar(
         orientation="h",
         base=start[calls],
@@ -399,7 +399,7 @@ def _draw_spans(
 
 
 def _add_legend_entry(figure: go.Figure, name: str, **look: Any) -> None:
-    """Add an entry to the legend."""
+    """Add an entry with a square to the legend, which explains the look of some bars."""
     marker = {"symbol": "square", "size": 11, **look}
     figure.add_scatter(x=[None], y=[None], mode="markers", name=name, marker=marker, row=2, col=1)
 

@@ -1,6 +1,6 @@
 """The verdict on a run: whether its answer is correct, how it ended, and which settings are not defaults.
 
-The explorer shows all of it, other views the grade, the expected answer and how the run ended.
+The explorer shows all of these. Other views show the grade, the expected answer and how the run ended.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tot_lab.views.figures.theme import printable, short, style_figure
 
 NOT_ENDED = "has not ended"
 FAILED = "failed"
-"""The word for a run that an error ended: its answer is neither right nor wrong."""
+"""The grade of a run that ended with an error, whose answer is neither right nor wrong."""
 
 LONGEST = 200
 """Maximum number of characters of an expected answer or of the settings."""
 
 
 class Verdict(NamedTuple):
-    """The facts in the first line about a run.
+    """The outcome and the settings of a run, which the explorer shows in its first line.
 
     Attributes:
         correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
@@ -42,13 +42,13 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(run: Run) -> Verdict:
-    """Return the verdict on a run, finished or not. Never raises, whatever a loaded run holds."""
+    """Return the verdict on a run, finished or not. An error of a loaded task or strategy is not raised."""
     stopped = f"failed: {short(run.failure, LONGEST)}" if run.failure else stop_words(run)
     return Verdict(correctness(run), grade_words(run), _expected(run), stopped, _settings(run))
 
 
 def correctness(run: Run) -> bool | None:
-    """Whether the answer is correct. `None` if that is not known, or may not be computed by a view."""
+    """Whether the answer is correct. `None` if unknown, or if views must not grade (`waits_for_grading`)."""
     try:
         return None if run.waits_for_grading else run.correct
     except Exception:  # raised by a loaded task, or by a user's function
@@ -56,8 +56,9 @@ def correctness(run: Run) -> bool | None:
 
 
 def format_grade(run: Run) -> str:
-    """Return the grade in words, "" for an answer to a task without a reference. A grading error becomes part
-    of the text.
+    """Return the grade in words, or "" for an answer to a task without a reference.
+
+    If grading raises an error, the text contains the error.
     """
     try:
         if run.waits_for_grading:
@@ -77,13 +78,13 @@ def format_grade(run: Run) -> str:
 
 
 def grade_words(run: Run) -> str:
-    """Return the grade in words. A wrong answer differs from no answer, and an empty grade is `ungraded`."""
+    """Return `format_grade`, but `✗ no answer` for a wrong empty answer, and `ungraded` instead of ""."""
     grade = format_grade(run) or "ungraded"
     return "✗ no answer" if grade == "✗ wrong" and not run.answer else grade
 
 
 def stop_words(run: Run) -> str:
-    """Return why a run ended, in words."""
+    """Return why a run ended, in words, with the error or the state of an incomplete answer."""
     if run.stop_reason is None:
         return NOT_ENDED
     words = printable(describe_stop(run.stop_reason))
@@ -104,8 +105,10 @@ def answer_words(answer: str, grade: str) -> str:
 def style_run_figure(
     figure: Any, run: Run, title: str, notes: list[str], dark: bool | None, **layout: Any
 ) -> None:
-    """Like `style_figure`, for a figure of one run. The subtitle starts with the strategy and the question,
-    and the answer with its grade."""
+    """Call `style_figure` for a figure of one run.
+
+    The subtitle has the strategy and the question, then the answer with its grade, then `notes`.
+    """
     named = short(f"{run.name}  ·  {run.question}", 120)
     ended = run.stop_reason is not None
     verdict = answer_words(short(run.answer, 80), grade_words(run)) if ended else NOT_ENDED
@@ -127,7 +130,7 @@ def _settings(run: Run) -> str:
     try:
         strategy = run.strategy
         shown = "" if strategy is None else repr(strategy)[len(type(strategy).__name__) + 1 : -1]
-        shown = re.sub(r"(?<![\w.])(?:[\w.]*<locals>\.)+", "", shown)  # where a function was defined
+        shown = re.sub(r"(?<![\w.])(?:[\w.]*<locals>\.)+", "", shown)  # omits the scopes of local functions
     except Exception:  # raised by a loaded strategy, such as one without its package
         return ""
     return "" if strategy is None else short(shown, LONGEST) or "default settings"
