@@ -34,6 +34,7 @@ test: $(READY) $(JS_READY)  ## everything but nightly and proof, the notebooks i
 	$(PYTEST) $(ONE_MORE) -m "not nightly and not proof" $(NBVAL) tests $(NOTEBOOKS)
 
 nightly: $(READY) $(JS_READY)  ## real servers, many processes, all values of all axes; before an issue is closed
+	-$(BIN)/python tests/support/fetch_weights.py
 	$(PYTEST) $(ONE_MORE) -m nightly $(NBVAL) tests $(NOTEBOOKS)
 
 proof: $(READY)         ## comparisons with what others published, long simulations; before an issue is closed

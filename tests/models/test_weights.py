@@ -165,9 +165,8 @@ def test_another_file_is_refused_and_the_right_one_taken_later(hub: Hub, folder:
 @pytest.mark.nightly
 def test_two_downloads_at_once_are_right(hub: Hub, folder: Path) -> None:
     both = [pulling(hub) for _ in range(2)]
-    assert [process.wait(60) for process in both] == [0, 0]
-    for process in both:
-        process.communicate()
+    shown = [process.communicate(timeout=60) for process in both]
+    assert [process.returncode for process in both] == [0, 0], shown
     assert (folder / "tiny.gguf").read_bytes() == CONTENT
 
 

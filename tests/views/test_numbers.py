@@ -2,7 +2,7 @@
 
 import json
 import re
-from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Context, Decimal
 from html import unescape
 
 import numpy as np
@@ -39,9 +39,9 @@ def runs():
 
 
 def digits(value, count):
-    """A number with so many significant digits. Two numbers if both are equally near."""
-    ways = ROUND_HALF_EVEN, ROUND_HALF_UP
-    return {float(Context(count, way).create_decimal(Decimal(value))) for way in ways}
+    """A number with so many significant digits. Two numbers if both are equally near, but for 1e-12."""
+    ways = ROUND_HALF_DOWN, ROUND_HALF_UP
+    return {float(Context(count, way).create_decimal(Decimal(f"{value:.12g}"))) for way in ways}
 
 
 def is_money(text, value):
@@ -51,8 +51,8 @@ def is_money(text, value):
     if value < 0.01:
         return float(text.removeprefix("$")) in digits(value, 2)
     places = Decimal("0.01" if value >= 1 else "0.0001")
-    ways = ROUND_HALF_EVEN, ROUND_HALF_UP
-    return text in {f"${Decimal(value).quantize(places, way)}" for way in ways}
+    ways = ROUND_HALF_DOWN, ROUND_HALF_UP
+    return text in {f"${Decimal(f"{value:.12g}").quantize(places, way)}" for way in ways}
 
 
 def is_score(text, value):

@@ -83,15 +83,19 @@ def pull(name: str) -> Path:
             f"Unknown weights: got {name!r}. Use one of {', '.join(KNOWN)}. A .gguf file of your own can be "
             "used directly: tl.Lab('local:/path/to/model.gguf')."
         )
+    from filelock import FileLock  # noqa: PLC0415
+
     target = models_folder() / f"{name}.gguf"
-    if not target.exists():
-        file = _downloaded(name, known, target)
-        try:
-            check(name, file)
-        except OSError:
-            file.unlink()  # the hub would take it for downloaded
-            raise
-        file.replace(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(target.with_suffix(".lock")):  # another process that pulls would lose its file
+        if not target.exists():
+            file = _downloaded(name, known, target)
+            try:
+                check(name, file)
+            except OSError:
+                file.unlink()  # the hub would take it for downloaded
+                raise
+            file.replace(target)
     check(name, target)
     return target
 
