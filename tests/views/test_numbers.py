@@ -52,7 +52,8 @@ def is_money(text, value):
         return float(text.removeprefix("$")) in digits(value, 2)
     places = Decimal("0.01" if value >= 1 else "0.0001")
     ways = ROUND_HALF_DOWN, ROUND_HALF_UP
-    return text in {f"${Decimal(f"{value:.12g}").quantize(places, way)}" for way in ways}
+    amount = Decimal(f"{value:.12g}")
+    return text in {f"${amount.quantize(places, way)}" for way in ways}
 
 
 def is_score(text, value):
