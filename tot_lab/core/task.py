@@ -62,7 +62,7 @@ class Prompts:
     def part_prompts(self, task: Task, path: Path) -> list[str]:
         """Asks for a verdict on each part of the state separately, for `evaluate="parts"`.
 
-        Equal prompts count as one part. A state without prompts is unreadable.
+        Equal prompts count as one part. Without prompts the state gets no score.
         """
         raise NotImplementedError(f"the domain {self.kind!r} has no part_prompts")
 
@@ -92,10 +92,10 @@ class Prompts:
         raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt")
 
     def task_prompt(self, task: Task, reasoning: bool) -> str:
-        """States the task for a request that sets the form of the reply itself, such as JSON.
+        """States the task for a request that specifies the format of the reply itself, such as JSON.
 
-        The default is `answer_prompt`; a domain whose `answer_prompt` sets a form overrides it. Strategies
-        use `Task.task_prompt`, which also shows the earlier steps.
+        The default is `answer_prompt`; a domain whose `answer_prompt` specifies a format overrides it.
+        Strategies use `Task.task_prompt`, which also shows the earlier steps.
         """
         return self.answer_prompt(task, reasoning)
 
@@ -206,7 +206,7 @@ class Rules:
         return type(self).complete is Rules.complete
 
     def state(self, task: Task, path: Path) -> Hashable | None:
-        """A key that is equal for paths that reach the same state. `None` means that no other path does."""
+        """A key that is equal for paths that reach the same state. `None` means that `path` is never merged."""
         return None
 
     def answer(self, task: Task, path: Path) -> str | None:
@@ -259,7 +259,7 @@ class Rules:
 
     def expected(self, task: Task) -> Any:
         """Return the right answer in the form shown to people. Returns `None` if it is not known, or if
-        others can be right too.
+        other answers can be right too.
         """
         return task.reference
 
@@ -283,7 +283,7 @@ _ACCEPTED: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _checked(method: Callable[..., Any], returns: str) -> Callable[..., Any]:
-    """`method`, which raises an error if it returns something else: it would fail far from there."""
+    """Return `method` with a check of the type of its result, so that a wrong one is an error at once."""
 
     @wraps(method)
     def checked(self: Domain, *args: Any, **kwargs: Any) -> Any:
@@ -300,8 +300,8 @@ def _checked(method: Callable[..., Any], returns: str) -> Callable[..., Any]:
 class Domain(Prompts, Readers, Rules, Part):
     """The knowledge about a family of tasks that a search needs. The defaults suit any question.
 
-    Methods may not do I/O or keep state. They are also used to inspect finished runs, and the path of a
-    baseline is a single whole reply: methods must accept any text, and may not raise.
+    Methods must not do I/O or keep state. They are also used to inspect finished runs, where the path of a
+    baseline is a single whole reply: methods must accept any text, and must not raise.
     """
 
     kind: ClassVar[str] = ""
@@ -322,8 +322,8 @@ class Domain(Prompts, Readers, Rules, Part):
 
     @classmethod
     def task_factory(cls) -> Callable[..., Task] | None:
-        """A function that makes a task from a problem and keyword settings. `None` makes a task from any
-        question, with the settings of the domain.
+        """A function that makes a task from a problem and keyword settings. `None` means that a task can be
+        made from any question, and the keyword settings are those of the domain.
         """
         return None
 
@@ -334,7 +334,7 @@ class Domain(Prompts, Readers, Rules, Part):
 
     @classmethod
     def tools(cls) -> tuple[Tool, ...]:
-        """Tools for its tasks. A lab accepts the name of the domain for them."""
+        """Tools for its tasks. In `tl.Lab(tools=…)`, the name of the domain stands for all of them."""
         return ()
 
     def part(self, task: Task, question: str, known: str) -> Task:
@@ -355,7 +355,7 @@ class Answer(msgspec.Struct, frozen=True):
         stop_reason: Why the strategy ended, one of `STOP_CODES`.
         node: The thought that holds the answer.
         score: The score of that thought.
-        ranked: Ids of further candidates, best first.
+        ranked: Ids of the thoughts that hold candidate answers, best first.
     """
 
     text: str
@@ -374,7 +374,7 @@ _Text = Annotated[str, AfterValidator(_encodable)]
 
 
 class LabContext(PydanticModel):
-    """Facts about a lab, its model and its user that strategies may read."""
+    """Settings of a lab that strategies may read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     profile: str | None = None
@@ -409,7 +409,7 @@ class Task(PydanticModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     setting_aliases: ClassVar[Mapping[str, str]] = {"answer": "reference", "prompt": "question"}
-    """Names by which errors recognise a setting."""
+    """Other names of settings. They are not accepted, but the error suggests the setting."""
 
     domain: SerializeAsAny[Domain]
     """The family of tasks it belongs to."""
@@ -444,7 +444,7 @@ class Task(PydanticModel):
     """The model's context window in tokens. `None` if it is not known. The lab sets it."""
 
     lab: LabContext = LabContext()
-    """Profile and ids of the lab, which sets them. Every strategy may read them, nested ones too."""
+    """Settings of the lab that every strategy may read, nested ones too. The lab sets it."""
 
     def hidden(self) -> Task:
         """The task as a strategy receives it, without the reference."""
@@ -459,7 +459,7 @@ class Task(PydanticModel):
         return [*self.steps, *texts]
 
     def without_steps(self) -> Task:
-        """The task as a user's evaluator function receives it: without `steps`, since its paths hold them."""
+        """The task for a user's evaluator function: without `steps`, which the paths already contain."""
         return self.model_copy(update={"steps": ()}) if self.steps else self
 
     def answer_prompt(self, reasoning: bool) -> str:

@@ -545,7 +545,7 @@ def _negative(value: Any) -> Number:
 
 
 def _ratios(difference: Number) -> tuple[Any, ...]:
-    """Return the ratios between the points. Multiplying both sides of an equation keeps them."""
+    """Return the ratios of the values at the points, which multiplying both sides of an equation keeps."""
     if len(difference) == 1:
         raise Unreadable
     return tuple((_tidy(value / difference[0]),) for value in difference[1:])

@@ -61,7 +61,7 @@ class Match(NamedTuple):
     """The siblings that judgements refer to.
 
     Attributes:
-        places: For each judgement the index of its sibling, or `None`. Each index occurs once.
+        places: For each judgement the index of its sibling, or `None`. Each index occurs at most once.
         warning: Sentences about uncertain matches. Empty if every sibling was recognised by its name or id.
     """
 
@@ -70,7 +70,7 @@ class Match(NamedTuple):
 
 
 def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
-    """Each judgement in a JSON value, preceded by all fields that may name its sibling.
+    """Return (fields that may name the sibling, judgement) for each judgement in a JSON value.
 
     Accepted are a list of objects or of scores, an object of judgements by name (its names have the key ""),
     one judgement, and an object that holds one of these as its only list or under a key such as `scores`.
@@ -156,10 +156,10 @@ def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: 
     """Match judgements to the siblings with these `names`, one to one.
 
     A judgement may name its sibling under any key except keys of ranks, such as `rank`, `order` and `place`.
-    A sibling that is named twice is not matched. Names take precedence. A text that is only an id (`b2`), a
-    number (`Approach 3`) or a letter (`Option C`) refers to the sibling with that id or at that position.
-    Numbers count from 1, or from 0 if one of them is 0. The order decides only if no judgement names a
-    sibling, and there are as many judgements as siblings.
+    A sibling that is named twice is not matched. Names take precedence over ids, numbers and letters. A text
+    that is only an id (`b2`), a number (`Approach 3`) or a letter (`Option C`) refers to the sibling with that
+    id or at that position. Numbers count from 1, or from 0 if one of them is 0. The order decides only if no
+    judgement names a sibling, and there are as many judgements as siblings.
 
     Args:
         names: The names of the siblings, as the model was shown them.
@@ -196,7 +196,7 @@ class _Names:
         return self._abbreviated(written)
 
     def _abbreviated(self, written: str) -> list[int]:
-        """The one sibling whose name begins with a text of two words or more."""
+        """The sibling whose name begins with a text of two words or more. Empty if there are several."""
         words = " ".join(written[:_LONGEST].rstrip(" .…").casefold().split())
         if len(written) > _LONGEST or not re.search(r"\w\W+\w", words):
             return []
@@ -273,7 +273,7 @@ class _Matching:
             self.warnings.append("The names of the approaches are not distinct but for their numbering.")
 
     def by_shared_name(self) -> None:
-        """Distinguish approaches with the same name by their order, if each of them is judged."""
+        """Match siblings with the same name by their order, if each of them is judged."""
         groups: dict[tuple[int, ...], list[int]] = {}
         for k in self._left():
             shared = {tuple(places) for places in self.meant[k].values() if len(places) > 1}
@@ -310,7 +310,7 @@ class _Matching:
             self.warnings.append("Scores were matched by ids, which may have been counted from 1.")
 
     def _referred(self, key: str, left: Sequence[int], free: Collection[int]) -> dict[int, int]:
-        """The free places to which the ids, numbers and letters below `key` refer. Empty if two share one."""
+        """The indices of unmatched siblings to which the values of `key` refer. Empty if two refer to one."""
         places, numbers = dict[int, int](), dict[int, int]()
         for k in left:
             reference = _REFERENCE.fullmatch(_bare(self.rows[k][key]))

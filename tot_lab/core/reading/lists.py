@@ -32,7 +32,7 @@ class FoundList(NamedTuple):
     """The items of a reply.
 
     Attributes:
-        repaired: Whether they stand in JSON that was malformed and had to be repaired.
+        repaired: Whether the items come from malformed JSON that was repaired.
     """
 
     items: list[str]

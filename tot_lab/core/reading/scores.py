@@ -48,7 +48,7 @@ _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
 _OR = re.compile(r"[\s,;*`]*+(?:or|/|vs\.?)(?: perhaps| maybe)?[\s*`]*+", re.IGNORECASE)
 _MOST_ABOVE = 5  # lines above a score that may name its sibling
-_MOST_SEPARATORS = 30  # separators at the end of a line between which its score is searched
+_MOST_SEPARATORS = 30  # separators, counted from the end of a line, between which its score is searched
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
 
@@ -88,7 +88,7 @@ def _stated(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str | None, f
 
 
 def read_out_of_ten(value: Any) -> float | None:
-    """A number from 0 to 10, given as a number or as text: `8.5`, `8.5/10`, `4 out of 5`, `85%`.
+    """Read a score as a number from 0 to 10. `value` may be 8.5, `8.5/10`, `4 out of 5` (8.0) or `85%`.
 
     Returns `None` for anything else, and for values outside the range.
     """
@@ -254,7 +254,7 @@ def _scored(line: str) -> tuple[str, str] | None:
 
 
 def _unit(value: Any) -> float | None:
-    """The score in a judgement: a number, a text, or an object with one score."""
+    """The score from 0 to 1 in a judgement: a number, a text, or an object with one score."""
     if isinstance(value, dict):
         scores = [one for key, one in value.items() if is_score_key(key)]
         value = value["score"] if "score" in value else scores[0] if len(scores) == 1 else None

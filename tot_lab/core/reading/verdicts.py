@@ -70,7 +70,7 @@ _PLAIN = {**FULL_WIDTH, ord("’"): "'"}
 
 
 class _Statement(NamedTuple):
-    """A verdict in a text, and whether it is plain: what its clause is about, not a mention."""
+    """A verdict in a text. `is_plain`: its clause states it and does not only mention the word."""
 
     satisfied: bool
     is_plain: bool
