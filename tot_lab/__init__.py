@@ -207,7 +207,11 @@ _NAMESPACES = (
             "tot_lab.strategies.thinking_level": "ThinkingLevel ThinkingManager",
         },
     ),
-    Namespace("inspect", "Strategies as solvers of the evaluation framework Inspect.", {"tot_lab.interop.inspect_solver": "think"}),
+    Namespace(
+        "inspect",
+        "Strategies as solvers of the evaluation framework Inspect.",
+        {"tot_lab.interop.inspect_solver": "think"},
+    ),
     Namespace(
         "errors",
         "Exceptions.",
@@ -278,7 +282,9 @@ lab.__class__ = _Room  # so that a call of `tl.lab` is an error that suggests `t
 
 class _Presets:
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") and name != "__all__":  # inspection tools read such names of every entry of `sys.modules`
+        if (
+            name.startswith("_") and name != "__all__"
+        ):  # inspection tools read such names of every entry of `sys.modules`
             raise AttributeError(name)
         return getattr(__getattr__("presets"), name)
 

@@ -1293,7 +1293,7 @@ def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path):
 @pytest.mark.parametrize(
     ("recognised", "read", "error"),
     [
-        (lambda head: head["a"], None, "'mine' failed to recognise a file: got TypeError: byte indices"),
+        (lambda head: head["a"], None, "'mine' raised an error: got TypeError: byte indices"),
         (
             lambda head: True,
             lambda path: ["text"],

@@ -169,7 +169,7 @@ def _share(left: tuple[_Ratio, ...]) -> float:
 
 
 def _results(a: int, b: int, c: int, d: int) -> list[tuple[int, int, int]]:
-    """All results of combining a/b and c/d, as (orders of the operands, numerator, denominator), not reduced."""
+    """All results of a/b and c/d, as (number of operand orders, numerator, denominator), not reduced."""
     left, right, below = a * d, c * b, b * d
     found = [(2, left + right, below), (1, left - right, below), (1, right - left, below), (2, a * c, below)]
     if right:

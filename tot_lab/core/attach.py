@@ -2,7 +2,7 @@
 
 A run is data and must not depend on the frames, figures and reports that show it. The subpackage that
 implements a method attaches it by module name, so `import tot_lab` loads neither the module nor its
-dependencies. Other modules of tot_lab are imported by a name in a string only here and in `tot_lab.core.registry`.
+dependencies. Only this module and `tot_lab.core.registry` import modules of tot_lab by a string.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class NamesNearest:
     if not TYPE_CHECKING:  # type checkers would accept any attribute
 
         def __getattr__(self, name):
-            if hasattr(type(self), name):  # a property raised AttributeError: read it again to show that error
+            if hasattr(
+                type(self), name
+            ):  # a property raised AttributeError: read it again to show that error
                 return object.__getattribute__(self, name)
             what = type(self).__name__.lower()
             places = {each: f"{owner}.{each}" for owner, kind in self._inside.items() for each in dir(kind)}

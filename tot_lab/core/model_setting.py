@@ -65,7 +65,7 @@ def models_of(strategy: Part) -> dict[str, Part]:
         known = models.setdefault(name, model)
         if isinstance(model, UserFunction) and known.wrapped is not model.wrapped:  # type: ignore[attr-defined]
             raise ValueError(
-                f"Two different functions {model.name!r} of {model.module!r} have the same source. Write them "
-                f"as a tl.Part with a field for what differs, or name them with tl.Lab(roles={{…}})."
+                f"Two different functions {model.name!r} of {model.module!r} have the same source. Write "
+                f"them as a tl.Part with a field for what differs, or name them with tl.Lab(roles={{…}})."
             )
     return models

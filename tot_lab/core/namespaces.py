@@ -62,9 +62,9 @@ class Namespace:
     def __init__(
         self, name: str, doc: str, modules: Mapping[str, str], group: str | None = None, prefix: str = ""
     ) -> None:
-        # Without a docstring, which help on a namespace would show below `doc`. `modules` maps each module to its
-        # names, separated by spaces. The components of the registry's `group` whose name begins with `prefix`
-        # are listed by the names of their classes or functions. Nothing is imported.
+        # No docstring, because help on a namespace would show it below `doc`. `modules` maps each module to
+        # its names, separated by spaces. The components of the registry's `group` whose name begins with
+        # `prefix` are listed by the names of their classes or functions. Nothing is imported.
         self.__name__ = name
         self.__doc__ = doc
         self._group = group

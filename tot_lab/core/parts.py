@@ -2,8 +2,8 @@
 
 Strategies, searches, domains and simulated models are Parts: frozen pydantic models whose fields are their
 settings. A part is written as `{"kind": …, fields}`, nested parts included, and read back through the
-registry. A user's function is written as module, name and source hash, and never imported on load: a loaded run
-can be displayed, but the function must be passed again to repeat the run.
+registry. A user's function is written as module, name and source hash, and never imported on load: a loaded
+run can be displayed, but the function must be passed again to repeat the run.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class PydanticModel(BaseModel):
             if positional:
                 raise TypeError(_by_name(type(self), positional))
             for name, value in settings.items():
-                is_numpy = type(value).__module__ == "numpy"  # also true for numpy's functions, which have no `item`
+                is_numpy = type(value).__module__ == "numpy"  # also for its functions: they have no `item`
                 if is_numpy and hasattr(value, "item") and not value.ndim:
                     settings[name] = value.item()
             try:
@@ -142,8 +142,8 @@ class Part(PydanticModel):
 
     A subclass is registered by its `kind`, by default its class name in snake_case. A subclass whose name
     begins with an underscore, or that sets `kind = ""`, is a base class and not registered. `aliases` are
-    further names, such as those of the original paper. They are accepted wherever a kind is, but files
-    hold the kind. `setting_aliases` maps further names of settings to the paths of the settings, or to the place
+    further names, such as those of the original paper. They are accepted wherever a kind is, but files hold
+    the kind. `setting_aliases` maps further names of settings to the paths of the settings, or to the place
     where the value belongs instead, such as `tl.Lab(tool_context=…)`. Names may be written in camelCase.
     """
 

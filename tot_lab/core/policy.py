@@ -1,7 +1,8 @@
 """Effect policies: which effects tools may have.
 
 Both the lab and a strategy may have a policy, and a tool must pass both. A lab cannot be given a tool that
-its own policy denies. A strategy neither offers the tools that its policy denies to the model, nor calls them.
+its own policy denies. A strategy neither offers the tools that its policy denies to the model, nor calls
+them.
 
 The lab's policy also decides whether the arguments of a call may contain secrets: see `SECRETS`.
 """

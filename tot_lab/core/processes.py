@@ -1,7 +1,7 @@
 """Processes for code, patterns and expressions from a model or an untrusted file. Each can be killed.
 
-A keeper (`keeper.py`) starts each of them and ends it, at the latest about a second after this Python
-process has died. The kernel sets the limits before any untrusted code runs, so that the code cannot lift them. Where
+A keeper (`keeper.py`) starts each of them and ends it, at the latest about a second after this Python process
+has died. The kernel sets the limits before any untrusted code runs, so that the code cannot lift them. Where
 isolation is possible (`can_isolate`), a process has no network, sees no other process, writes nowhere but in
 its folder, and nothing that it starts outlives it.
 """
@@ -93,7 +93,8 @@ class Worker:
         self._end()
         command = [sys.executable, "-P", "-s", "-S", "-X", "utf8", "-c", _SERVE]
         isolates = can_isolate()
-        # Matplotlib, which reasoning-gym imports, needs a writable folder. An isolated process has its own `/dev/shm`.
+        # Matplotlib, which reasoning-gym imports, needs a writable folder. An isolated process has its own
+        # `/dev/shm`.
         temporary = {"TMPDIR": "/dev/shm"} if isolates else {}
         try:
             self._process = subprocess.Popen(

@@ -300,7 +300,9 @@ def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[Ent
                 taken = (
                     f"{_package(entry)} offers {entry.name!r} in {entry.group!r}, but tot_lab has that name"
                 )
-                warnings.warn(f"{taken}. The component of the package is ignored. Rename its entry point.", stacklevel=2)
+                warnings.warn(
+                    f"{taken}. The component of the package is ignored. Rename its entry point.", stacklevel=2
+                )
             others = found.get(entry.name, ())
             if entry.value not in {other.value for other in others if other.dist == entry.dist}:
                 found[entry.name] = (*others, entry)

@@ -206,7 +206,7 @@ class Rules:
         return type(self).complete is Rules.complete
 
     def state(self, task: Task, path: Path) -> Hashable | None:
-        """A key that is equal for paths that reach the same state. `None` means that `path` is never merged."""
+        """A key that is equal for paths that reach the same state. `None` means that `path` is not merged."""
         return None
 
     def answer(self, task: Task, path: Path) -> str | None:

@@ -68,7 +68,7 @@ class Tool(Part):
     """Time limit of one attempt, in seconds."""
 
     retries: Annotated[int, Field(ge=0)] = 1
-    """Further attempts after an exception or a timeout. Use 0 for actions that must not happen twice. Even so,
+    """Further attempts after an exception or a timeout. Use 0 for actions that must not happen twice. Still,
     a call that was in flight when its run was killed is repeated when the run resumes.
     """
 

@@ -211,7 +211,7 @@ class _Options:
         return _Named(label, end + is_marked)
 
     def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
-        """Return the option whose text is at index `at`. If several have this text, the one labelled `own`."""
+        """Return the option whose text is at index `at`. If several have it, the one labelled `own`."""
         match = self.text.match(text, at)
         if match is None:
             return None

@@ -42,7 +42,7 @@ class Span(NamedTuple):
         parent: Id of the parent, `None` for a root.
         attributes: The attributes by their flat names.
         error: Why the span failed, `None` if it did not.
-        place: Its place in the file.
+        place: Its file and line or entry, for error messages.
     """
 
     trace: str
@@ -214,7 +214,7 @@ def _kind(attributes: Mapping[str, Any]) -> _Kind:
 
 
 def step_of(span: Span) -> Step:
-    """Return a span as a step. Raises `JournalError`, which names its place, if an attribute is damaged."""
+    """Return a span as a step. Raises `JournalError` with the place of the span for a damaged attribute."""
     try:
         attributes, call = span.attributes, None
         kind = _kind(attributes)
@@ -360,7 +360,7 @@ _FINISH = (
 
 
 def _settings(attributes: Mapping[str, Any], lists: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known settings of a call."""
+    """Return the settings of a call that `Call` has fields for."""
     parameters = json_of(attributes.get("llm.invocation_parameters"))
     given: dict[str, Any] = dict(parameters) if isinstance(parameters, dict) else {}
     given |= {name[15:]: held for name, held in attributes.items() if name.startswith("gen_ai.request.")}
@@ -389,7 +389,7 @@ _OPTIONS = ("top_p", "top_k", "frequency_penalty", "presence_penalty")
 
 
 def _tools(lists: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the tools that a call offers and that have a name."""
+    """Yield the tools that a call offers to the model. Tools without a name are left out."""
     for each in next((lists[name] for name in _TOOLS if _listed(lists.get(name))), []):
         tool = each.get("tool", each) if isinstance(each, dict) else None
         if isinstance(tool, dict) and "json_schema" in tool:
