@@ -616,9 +616,7 @@ def parse(data: bytes, path: str | os.PathLike[str]) -> Run:
         if isinstance(line.e, Call):
             called.add(line.p)
         elif isinstance(line.e, Reply) and line.p not in called:
-            raise JournalError(
-                f"{path}, line {number}: a reply without a call. A line is missing: restore the file from a copy."
-            )
+            raise JournalError(f"{path}, line {number}: a reply without a call. An earlier line is missing.")
         elif isinstance(line.e, Note) and not line.p:
             try:
                 msgspec.convert(line.e.data, _Beside)
