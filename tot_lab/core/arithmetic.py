@@ -143,8 +143,8 @@ def win_share(numbers: Sequence[Fraction]) -> float:
     reached.
 
     A play-out repeatedly replaces an ordered pair of the remaining numbers by the result of one of + - * /,
-    with all choices equally likely except divisions by zero, until one number remains. It is computed
-    by dynamic programming over the sets of remaining numbers, not by sampling.
+    with all choices equally likely except divisions by zero, until one number remains. The probability
+    is computed by dynamic programming over the sets of remaining numbers, not by sampling.
     """
     return _share(tuple(sorted(value.as_integer_ratio() for value in numbers)))
 

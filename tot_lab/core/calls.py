@@ -385,7 +385,7 @@ def condensed(call: Call, reply: Reply) -> Reply:
     if not tokens:
         return reply
     count = call.alternatives
-    if count is None:  # the verdict of one token is read from its alternatives
+    if count is None:  # a reply of one token is a verdict, which is read from the alternatives
         count = call.logprobs if call.max_tokens == 1 else 0
     if count:
         kept = tuple([_rounded(token, count) for token in tokens])

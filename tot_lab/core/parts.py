@@ -91,7 +91,7 @@ class PydanticModel(BaseModel):
             except ValidationError as error:
                 raise InvalidSettings.of(type(self), error.errors(include_url=False)) from None
 
-        __init__.__pydantic_base_init__ = True  # pydantic itself does not call it
+        __init__.__pydantic_base_init__ = True  # so that pydantic validates nested models without calling it
         __init__.__signature__ = inspect.signature(BaseModel.__init__)
         __init__.__doc__ = object.__init__.__doc__  # the docstring of the class describes the parameters
 
@@ -205,7 +205,7 @@ class Part(PydanticModel):
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
-        """Expand a short form of this part, by default the kind of a part without required settings."""
+        """Expand a short form of this part to settings. By default the short form is the kind, a string."""
         return {"kind": value} if isinstance(value, str) else value
 
     @classmethod
@@ -393,7 +393,7 @@ def _as_passed(part: BaseModel | type[BaseModel], path: str) -> str:
 
 
 def _setting_paths(part: BaseModel | type[BaseModel]) -> dict[str, list[str]]:
-    """The paths of settings by their names: those of `part`, its aliases, and those of the parts in it."""
+    """Map names to paths of settings: settings of `part`, its aliases, and settings of the parts in it."""
     kind = part if isinstance(part, type) else type(part)
     paths = {name: [name] for name in kind.model_fields}
     for name, alias in getattr(kind, "setting_aliases", {}).items():

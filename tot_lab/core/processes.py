@@ -212,7 +212,7 @@ def found_in(pattern: str, texts: Sequence[str], seconds: float) -> list[bool]:
     and a thread cannot be stopped.
 
     Raises:
-        Ungraded: If that takes longer than `seconds` of CPU time or `WALL` times as much wall time, or
+        Ungraded: If the search takes longer than `seconds` of CPU time or `WALL` times as much wall time, or
             `pattern` is not valid.
     """
     if not texts:

@@ -141,7 +141,7 @@ class Ended(
 
 Event: TypeAlias = Thought | Scored | Decided | Note
 EVENTS = (Thought, Scored, Decided, Note)
-"""The records that a strategy may yield itself. The driver makes the others."""
+"""The types of records that a strategy may yield. The driver makes the others (`Call`, `Reply`, `Ended`)."""
 
 Record: TypeAlias = Thought | Scored | Decided | Note | Call | Reply | Ended
 """All record types."""
@@ -156,7 +156,8 @@ _FIRST: tuple[Position, ...] = tuple(zip(range(4096)))
 def positions() -> Iterator[Position]:
     """Yield the positions in a program without branches: `(0,)`, `(1,)`, and so on.
 
-    All runs share the objects of the first positions, since each takes as much time and memory as a record.
+    All runs share the tuples of the first 4,096 positions: a new tuple takes as much time and memory as a
+    record.
     """
     return chain(_FIRST, zip(count(len(_FIRST))))
 

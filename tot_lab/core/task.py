@@ -49,47 +49,62 @@ class Prompts:
 
     def sample_prompt(self, task: Task, path: Path) -> str:
         """Asks for one next step."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no sample_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no sample_prompt. Define it, or use another proposer."
+        )
 
     def propose_prompt(self, task: Task, path: Path, count: int) -> str:
         """Asks for up to `count` different next steps in one reply."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no propose_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no propose_prompt. Define it, or use another proposer."
+        )
 
     def value_prompt(self, task: Task, path: Path) -> str:
         """Asks how promising the last step of `path` is."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no value_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no value_prompt. Define it, or use another evaluator."
+        )
 
     def part_prompts(self, task: Task, path: Path) -> list[str]:
         """Asks for a verdict on each part of the state separately, for `evaluate="parts"`.
 
         Equal prompts count as one part. Without prompts the state gets no score.
         """
-        raise NotImplementedError(f"the domain {self.kind!r} has no part_prompts")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no part_prompts. Define it, or use another evaluator."
+        )
 
     def max_parts(self, task: Task) -> int:
         """The maximum number of `part_prompts` of a state. It bounds the calls; more prompts are an error."""
         raise NotImplementedError(
-            f"the domain {self.kind!r} has no max_parts, the most part_prompts of a state"
+            f"the domain {self.kind!r} has no max_parts. Define it (the most part_prompts of a state), "
+            "or use another evaluator."
         )
 
     def judge_prompt(self, task: Task, path: Path) -> str:
         """Asks for a verdict on the last step of `path`: one of `judge_labels` and no other word."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no judge_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no judge_prompt. Define it, or use another evaluator."
+        )
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
         """Asks which of `paths`, numbered from 1, is the most promising."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no vote_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no vote_prompt. Define it, or use another evaluator."
+        )
 
     def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
         """Asks for a score of each of `candidates`, next steps after `path`, in one reply."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no joint_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no joint_prompt. Define it, or use another evaluator."
+        )
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
         """Asks for the whole answer at once, after step-by-step reasoning if `reasoning`.
 
         Strategies use `Task.answer_prompt`, which also shows the earlier steps.
         """
-        raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt")
+        raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt. Define this method.")
 
     def task_prompt(self, task: Task, reasoning: bool) -> str:
         """States the task for a request that specifies the format of the reply itself, such as JSON.
@@ -225,7 +240,7 @@ class Rules:
         return " ".join(answer.casefold().split())
 
     def verify(self, task: Task, answer: str) -> bool | None:
-        """Whether `answer` keeps the rules that the problem itself states, judged without the reference.
+        """Whether `answer` satisfies the rules that the problem itself states. The reference is not used.
 
         `None` if the domain cannot tell.
         """
@@ -239,8 +254,8 @@ class Rules:
         return None
 
     def why_ungraded(self, task: Task) -> str:
-        """Why answers to `task` are not graded although their reference or their grading is known, and how
-        they could be graded. Empty without such a reason.
+        """Why answers to `task` cannot be graded although it has a reference or tests, and what to do about
+        it. Empty if they can be graded, or if there is nothing to compare them with.
         """
         lacks = task.reference is not None and type(self).grade is Rules.grade
         return f"the domain {self.kind!r} has no grade" if lacks else ""
@@ -398,7 +413,7 @@ class LabContext(PydanticModel):
 
 
 def make_task(kind: str, *given: Any, **settings: Any) -> Task:
-    """Make a task with the factory of the domain of that kind."""
+    """Make a task with the `task_factory` of the domain named `kind`."""
     make = class_of(kind, Domain).task_factory()
     assert make is not None
     return make(*given, **settings)

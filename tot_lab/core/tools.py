@@ -1,8 +1,8 @@
 """Tools as a strategy sees them: their specifications, and how they are called.
 
 A tool call is a `Call` with the purpose `tool`, and the tool's result is its `Reply`. It is therefore
-recorded, resumed, replayed and refused like a model call, without counting as one. A strategy knows a tool by
-its `ToolSpec` only; the lab carries it out.
+recorded, resumed, replayed and refused like a model call, but budgets do not count it. A strategy knows only
+the `ToolSpec` of a tool; the lab runs the tool.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ def _continuation(call: Call, reply: Reply) -> str:
 def _common_with_earlier(texts: Sequence[str]) -> list[int]:
     """The length of the longest prefix that each text shares with an earlier text of the list.
 
-    In sorted order the prefix is shared with a neighbour. From the last text to the first, each is compared
-    with its neighbours and then taken out, so that all neighbours are earlier.
+    In sorted order, the longest prefix is shared with a neighbour. The texts are handled from the last to the
+    first: each is compared with its neighbours and then removed, so that only earlier texts remain.
     """
     order = sorted(range(len(texts)), key=texts.__getitem__)
     ends = [-1, *order, -1]

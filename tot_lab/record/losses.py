@@ -2,7 +2,7 @@
 
 Everything is counted from the records, so a loaded run gives the same counts as a new one. The roles are
 those of `tot_lab.core.purposes.ROLES`; calls of other purposes belong to `other`. Tool calls are not counted.
-The shares for one role:
+The fractions for one role:
 
 - failed: failed calls / calls. Calls that could not be sent count, and calls that a budget refused do not.
 - unreadable: unreadable replies / replies. A reply counts even if a retry could be read.
@@ -63,7 +63,7 @@ class Losses(NamedTuple):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The share of each kind of loss, 0–1. Kinds without a call or reply are left out."""
+        """The fraction lost, 0–1, by kind of loss. Omits kinds for which there is no call or reply."""
         of = {"failed": self.calls, **dict.fromkeys(_KINDS[1:], self.calls - self.failed)}
         return {kind: getattr(self, kind) / count for kind, count in of.items() if count}
 
@@ -249,7 +249,7 @@ class _Loss(NamedTuple):
 
 
 def _sorted(losses: ByRole) -> list[_Loss]:
-    """Every kind of loss that occurred, the largest share first."""
+    """Every kind of loss that occurred in any role, the largest fraction first."""
     found = []
     for role, lost in losses.items():
         for kind, share in lost.shares.items():
@@ -264,7 +264,7 @@ def _sorted(losses: ByRole) -> list[_Loss]:
 
 
 def describe(losses: ByRole | None, most: int | None = None) -> str | None:
-    """The shares as text, largest first: `evaluate 12.5% failed, propose 1.0% truncated`, or `none`.
+    """The losses as text, largest first: `evaluate 12.5% failed, propose 1.0% truncated`, or `none`.
 
     `None` if the losses are not known. `most` limits how many are listed; `None` lists all.
     """

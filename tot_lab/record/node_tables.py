@@ -77,14 +77,14 @@ def read_nodes(
         runs = tl.read_nodes(sweep.nodes_df())
 
     Rows come in any order. A row without a parent is the root and holds the question; if there are several,
-    they become children of a root with the question of `task`. What the rows do not hold is unknown. The
-    usage of the run sums the calls in the rows.
+    they become children of a root with the question of `task`. Data that the rows lack is unknown
+    (`Header.unknown`). The usage of the run is the sum over the calls in the rows.
 
-    Columns that are not named are found by their usual names (`COLUMNS`), also the further ones of
-    `run.nodes_df()`: raw, by, reason, merged, open, unreadable, on_solution_path, mark and note, setting or
-    strategy (the name of the run) and repeat. Its columns about calls (tokens, costs and others) are kept for
-    `nodes_df` of the new run; the calls themselves are unknown. Of other tables, prompts, replies, tokens and
-    times are read only if they are named here.
+    Columns that are not named are found by their usual names (`COLUMNS`). Further columns of `run.nodes_df()`
+    are read too: raw, by, reason, merged, open, unreadable, on_solution_path, mark and note, setting or
+    strategy (the name of the run) and repeat. The columns of `nodes_df()` about calls (tokens, costs and
+    others) are kept for `nodes_df` of the new run, whose calls are unknown. Prompts, replies, tokens and
+    times of any table are read only if their columns are named here.
 
     Args:
         source: A file (JSON Lines, JSON with a list of objects, or Parquet), a pandas DataFrame, or an
@@ -110,10 +110,10 @@ def read_nodes(
         tokens: Column with the tokens of the reply, or two columns: those of the prompt and of the reply.
         time: Column with the time of the node: seconds, or an ISO 8601 text or a datetime. Two columns are
             the times of its call and of the reply.
-        call: Column with a name of the call, if one call led to several nodes. Rows without it, and rows with
-            different names, have calls of their own.
-        task: The task, or tasks of which each run gets the one with its question. `None` makes one of the
-            question in the root, which is not graded.
+        call: Column with an id of the call, if one call led to several nodes. Rows with the same id share one
+            call. A row without an id has a call of its own.
+        task: The task, or several tasks, of which each run gets the one with its question. `None` makes an
+            ungraded task from the question in the root.
         answer: The final answer. `None` takes it from the nodes in the state `answer`.
 
     Returns:
@@ -395,7 +395,7 @@ class _Table:
     def column(self, name: str | None, read: Callable[[Any], Any], plain: type | None = None) -> list[Any]:
         """The values of a column, `None` where a cell is empty, or everywhere without a column.
 
-        If all other cells have the type `plain`, they are the values.
+        If all cells that are not empty have the type `plain`, they are returned without calling `read`.
         """
         if name is None:
             return [None] * len(self.rows)

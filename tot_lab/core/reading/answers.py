@@ -160,9 +160,10 @@ def _lines(text: str) -> list[str]:
 def whole_answer(text: str) -> str | None:
     r"""Return the answer of one or more lines that a reply states, or else the whole reply.
 
-    It is read like `stated_answer`, also after `The answer is` at the beginning of a line. Remarks after it,
-    a code block or a box around it, and its decoration are removed: emphasis, marks of math, end-of-turn
-    tokens and, unless it is a sentence, quotes and a final full stop. Returns `None` if nothing is left.
+    The answer is found like `stated_answer`, and also after `The answer is` at the beginning of a line.
+    Remarks after it, a code block or a box around it, and its decoration are removed: emphasis, marks of
+    math, end-of-turn tokens and, unless it is a sentence, quotes and a final full stop. Returns `None` if
+    nothing is left.
     """
     stated = _stated(text) or _stated(text, _ANSWER_IS)
     if stated is None:

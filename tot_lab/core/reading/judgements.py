@@ -177,7 +177,7 @@ def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: 
 
 
 class _Names:
-    """An index of the names of siblings, with their forms from exact to loose (`_forms`)."""
+    """An index of the names of siblings, by their forms, from exact to loose (`_forms`)."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.cores = [core(name[:_LONGEST]) for name in names]
@@ -207,8 +207,8 @@ class _Names:
 
 
 def _forms(name: str) -> Iterator[list[str]]:
-    """A name in forms from exact to loose: as it is and, unless it is too long, its words, its words without
-    articles and words such as `approach`, and the name without its remarks or one of its parts.
+    """Yield the forms of a name from exact to loose: the name itself, its words, its words without articles
+    and words such as `approach`, and its parts (without a remark). A long name has only the first form.
     """
     yield [" ".join(name.casefold().split())]
     if len(name) > _LONGEST:

@@ -20,7 +20,7 @@ from tot_lab.core.reading.values import finite
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
 _GAP = rf"[{MARKS}]*+"  # not across lines: the next line belongs to another number
 _OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|per\s?cent\b))?)"
-_UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and numbers that are taken back
+_UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and corrected numbers
     rf"(?!{TAKEN_BACK}\.?\d|[\w%\\±+]|-\w|[^\w\s(\[]\d|[ \t\xa0](?:[*×÷][ ])?\d|"
     rf"{_GAP}(?:\?|(?:if|unless|when)\b)|[ ](?:only|means|needs|requires|would|might)\b|"
     rf"[ ](?:for \w+|\(\w+\))(?:,| and)[ ]\d|{_GAP}(?:,|to|and|or|(?:\w+ )?in|(?:out )?of|[-–—~±+→]>?)"
