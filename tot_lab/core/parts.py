@@ -336,7 +336,7 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
         if found is not None and kind not in REGISTRY:
             raise ValueError(
                 f"the kind {kind!r} should come from {found.source}, which has no such part: no "
-                f"class there has `kind = {kind!r}`"
+                f"class there has `kind = {kind!r}`. Set it there, or rename the entry point."
             )
     part = REGISTRY.get(kind) if isinstance(kind, str) else None
     if part is None or not issubclass(part, base):
@@ -546,13 +546,13 @@ class UserFunction(Part):
     kind: ClassVar[str] = "function"
 
     module: str
-    """Module that defines it."""
+    """Name of the module that defines the function."""
 
     name: str
-    """Its qualified name."""
+    """Qualified name of the function."""
 
     source_sha256: str = ""
-    """SHA-256 of its source and of the numbers and strings among its defaults. Empty if the source is not
+    """SHA-256 of the source of the function and of the numbers and strings among its defaults. Empty if the source is not
     available."""
 
     _function: Callable[..., Any] | None = PrivateAttr(default=None)

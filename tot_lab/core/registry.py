@@ -247,7 +247,7 @@ def axes() -> list[Any]:
 
 
 def find(name: str, group: str | None = None) -> Component | None:
-    """Import the component of that name. Returns `None` if there is none.
+    """Import the component named `name`. Returns `None` if there is none.
 
     Args:
         name: Its name, such as the `kind` of a part.

@@ -369,7 +369,7 @@ def with_timeout(seconds: float, thinking: Thinking[T], *, slots: Slots | None =
 
     Args:
         seconds: Time limit of each call.
-        thinking: The strategy under way.
+        thinking: The generator to run, such as `strategy.think(task)`.
         slots: Limits the calls in flight of all runs of the process that name the same slots.
     """
     result: T = yield WithBudget(Budget(), thinking, seconds, slots)
@@ -427,7 +427,7 @@ def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Th
 
     Args:
         interceptor: Handles the steps.
-        thinking: The strategy under way.
+        thinking: The generator to run, such as `strategy.think(task)`.
         calls: The most calls that `interceptor` makes for one call of the strategy.
     """
     value: Any = None

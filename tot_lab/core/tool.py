@@ -93,7 +93,7 @@ class Tool(Part):
             top = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
             schema = {**top, **{word: part for word, part in schema.items() if word != "$ref"}}
         if schema.get("type") != "object":
-            raise ValueError("must be the JSON schema of an object, whose properties are the arguments")
+            raise ValueError(f"must be the JSON schema of an object with the arguments: got {schema!r:.80}")
         return schema
 
     @property

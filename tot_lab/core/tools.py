@@ -168,7 +168,7 @@ def _by_stored_name(quantities: dict[str, int]) -> dict[str, int]:
 Quantities: TypeAlias = Annotated[
     dict[str, Annotated[int, Field(ge=1)]], BeforeValidator(_in_words), AfterValidator(_by_stored_name)
 ]
-"""Required calls by tool name (`web_search` is `web-search`), or a list such as `["web-search×4"]`."""
+"""Required number of calls by tool name (`web_search` is `web-search`), or a list: `["web-search×4"]`."""
 
 
 _PIECE = re.compile(r"[A-Za-z]{1,6}| ?[0-9]{1,3}| +|[^\x00-\x7f]|.", re.DOTALL)

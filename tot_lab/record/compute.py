@@ -233,7 +233,7 @@ def _seconds_alone(lines: Sequence[Line]) -> float | None:
         place, first = reply.p, asked[reply.p]
         start = sent.get(place, first)
         if refused(reply.e.error) and place not in sent:  # type: ignore[union-attr]
-            start = reply.t  # the call was not made
+            start = reply.t  # a refused call takes no time
         elif place in untimed and place not in sent:
             return None
         _follow(levels[len(place)], place[:-1], _Branch(max(reply.t - start, 0.0), first, reply.t))

@@ -130,7 +130,9 @@ def _scalar(value: Any) -> Any:
     """Return a numpy number as a plain number. Raises TypeError for anything else."""
     if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):
         return value.item()
-    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+    raise TypeError(
+        f"a {type(value).__name__} cannot be written as JSON. Convert it to JSON types (str, int, float, bool, list, dict)."
+    )
 
 
 encoder = msgspec.json.Encoder(enc_hook=_scalar)
@@ -281,7 +283,7 @@ def parse_journal(data: bytes, path: str | os.PathLike[str]) -> tuple[Header, li
 
 
 def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
-    """Return the header of a journal and the end of its run, without reading the other lines.
+    """Return the header of a journal and the end of its run, without decoding the other lines.
 
     Raises:
         OSError: If the file cannot be opened.
@@ -294,7 +296,7 @@ def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
     try:
         ended = line_decoder.decode(line).e if line else None
     except _UNREADABLE as error:
-        raise JournalError(f"{path}: the end of the run: {error}") from None
+        raise JournalError(f"{path}: the line with the end of the run cannot be read: {error}") from None
     return header, ended if isinstance(ended, Ended) else None
 
 

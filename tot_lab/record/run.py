@@ -373,10 +373,9 @@ class Run(RunMethods):
 
     @property
     def waits_for_grading(self) -> bool:
-        """Whether views must not grade the run.
+        """Whether views must not grade the run, because grading may take unbounded time (`Domain.is_bounded`).
 
-        It was loaded, grading may take unbounded time (see `Domain.is_bounded`), and `grade` has not been
-        read yet.
+        Only a loaded run waits, until `grade` is read.
         """
         if not self.loaded or "grade" in self.__dict__ or self.task is None or self._ended is None:
             return False

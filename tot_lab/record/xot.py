@@ -277,7 +277,7 @@ def _task(question: str | None, idx: int) -> Task:
     if kind is None:
         raise ValueError(f"a puzzle must have 4, 9 or 24 numbers: got {question[:80]!r}.")
     task = make_task(kind, " ".join(numbers))
-    if task.domain.kind != kind:  # the factory of the Princeton logs takes any text
+    if task.domain.kind != kind:  # the factory makes another task of numbers that are no hand
         raise ValueError(f"a hand must be four integers from 1 to 13: got {question[:80]!r}.")
     return task
 

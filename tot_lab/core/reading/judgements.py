@@ -54,7 +54,7 @@ _REMARK_ON = re.compile(
 """Beginnings of words of keys whose values do not name a sibling."""
 
 _NAMES = frozenset({*_LABELS.split("|"), "name", "title", "label"})
-"""Words of keys whose values are names of siblings, even if no sibling has such a name."""
+"""Words in keys whose values count as names of siblings, even if no sibling has such a name."""
 
 
 class Match(NamedTuple):

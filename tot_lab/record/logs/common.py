@@ -42,7 +42,7 @@ def contents(path: str | os.PathLike[str]) -> bytes:
 
 
 def lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the lines of a file that are not blank, each with its place for error messages."""
+    """Yield (`FILE, line NUMBER` for error messages, line) for each line of a file that is not blank."""
     with open_regular(path) as file:
         for number, line in enumerate(file, 1):
             text = line if number > 1 else line.removeprefix(_MARK)
@@ -220,7 +220,9 @@ def message_of(value: Any) -> Message:
     if not isinstance(role, str):
         raise ValueError(f"a chat message must have a role: got the fields {', '.join(message)[:80]}.")
     content = _content(message)
-    calls = field(message, "tool_calls", list, []) or _parts(content, _ASKS)  # LangChain writes both
+    calls = field(message, "tool_calls", list, []) or _parts(
+        content, _ASKS
+    )  # LangChain writes the calls twice
     answers = field(message, "tool_call_id", str)
     if answers is None:
         found = next(iter(_parts(content, _ANSWERS)), {})

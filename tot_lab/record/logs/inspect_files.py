@@ -192,7 +192,9 @@ class Growth:
     def take(self, size: int, name: str) -> None:
         self.left -= size
         if self.left < 0:
-            raise ValueError(f"field {name!r} would grow to more than {self.most:,} bytes.")
+            raise ValueError(
+                f"field {name!r} would grow to more than {self.most:,} bytes with its references resolved."
+            )
 
     def numbers(self, ranges: Sequence[tuple[int, int]], count: int, name: str) -> list[int]:
         """Return the indices in `ranges`, which refer to a list of `count` messages."""
@@ -284,7 +286,7 @@ def _archive(path: str | os.PathLike[str], growth: Growth) -> _Samples:
             archive = _Archive(path, file, growth)
             log = archive.log()
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
-        raise JournalError(f"{path}: damaged, or not finished: {error}.") from None
+        raise JournalError(f"{path}: the archive is damaged or incomplete: {error}.") from None
     names = [name for name in archive.infos if _SAMPLE.fullmatch(name)]
     return log, len(names), _archived(path, names, growth)
 
