@@ -552,8 +552,8 @@ class UserFunction(Part):
     """Qualified name of the function."""
 
     source_sha256: str = ""
-    """SHA-256 of the source of the function and of the numbers and strings among its defaults. Empty if the source is not
-    available."""
+    """SHA-256 of the source of the function and of the numbers and strings among its defaults. Empty
+    if the source is not available."""
 
     _function: Callable[..., Any] | None = PrivateAttr(default=None)
 

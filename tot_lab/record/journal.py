@@ -131,7 +131,7 @@ def _scalar(value: Any) -> Any:
     if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):
         return value.item()
     raise TypeError(
-        f"a {type(value).__name__} cannot be written as JSON. Convert it to JSON types (str, int, float, bool, list, dict)."
+        f"a {type(value).__name__} cannot be written as JSON. Convert it to str, int, float, list or dict."
     )
 
 

@@ -1,7 +1,7 @@
 """A run: its header and its records.
 
-Everything that a run shows is computed from its records on demand. Runs that were loaded, recorded by a
-user's own code, or killed therefore have the same attributes as any other.
+Everything that a run shows is computed from its records on demand. Loaded runs, killed runs and runs that a
+user's own code recorded therefore have the same attributes as any other.
 """
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ class Run(RunMethods):
 
     @property
     def waits_for_grading(self) -> bool:
-        """Whether views must not grade the run, because grading may take unbounded time (`Domain.is_bounded`).
+        """Whether views must not grade the run, because grading may take long (`Domain.is_bounded`).
 
         Only a loaded run waits, until `grade` is read.
         """

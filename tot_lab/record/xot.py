@@ -1,6 +1,6 @@
 """Importer of the published logs of "Everything of Thoughts": Game of 24, 8-puzzle and 2×2 cube.
 
-    file → entries (`Entry`, `Step`) → records (`_search`, `_answers`) → Run
+    file → entries (`Entry`, `Step`) → records (`_Records`) → Run
 
 Logs of tree searches (ToT, GoT) hold the puzzle, the thoughts, and which were kept. Logs of single
 answers (IO, CoT, XoT) hold only the number of the puzzle, which is found in the log of a tree search in the
@@ -176,8 +176,8 @@ _USUAL = re.compile(
 
 
 class _Named(NamedTuple):
-    """The model, the method and unusual settings in the name of a log. `None` if the name has another
-    form.
+    """The model, the method and unusual settings in the name of a log. All are empty if the name has another
+    format.
     """
 
     model: str | None = None

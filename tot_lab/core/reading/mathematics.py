@@ -259,7 +259,7 @@ def is_doubtful(text: str) -> bool:
 
 
 def _stated(text: str) -> str:
-    """Return the last box, or the last statement after it, or else the end of the text."""
+    """Return the last statement after the last box, or else the last box, or else the end of the text."""
     tail = text[-_READ:]
     found = deque(_STATED.finditer(tail, max(tail.rfind("\\boxed{"), 0)), maxlen=1)
     stated = tail[found[0].end() :].partition(_HOPE)[0].strip().partition("\n")[0] if found else ""

@@ -72,9 +72,7 @@ def error_of(message: Any, attributes: Mapping[str, Any], events: Events) -> str
 
 
 def with_events(attributes: dict[str, Any], events: Events) -> dict[str, Any]:
-    """Return the attributes of a span, with messages and evaluations of its events if the attributes have
-    none.
-    """
+    """Return the attributes of a span, with the messages and evaluations in its events if they hold none."""
     found: dict[str, Any] = {}
     for name, held in events:
         if name in _DETAILS:
