@@ -54,8 +54,8 @@ class NamesNearest:
     """Base class whose `AttributeError`s suggest the nearest attribute.
 
     `_inside` maps attributes to their types, whose attributes are suggested too, as in `run.usage.cost`.
-    `_meant` maps names that other libraries use to attributes. If no attribute is similar to
-    NAME, the error lists those that end with `_NAME`.
+    `_meant` maps names that other libraries use to attributes. If no attribute is similar to NAME, the error
+    lists those that end with `_NAME`.
     """
 
     _inside: ClassVar[Mapping[str, type]] = {}

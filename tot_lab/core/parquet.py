@@ -50,8 +50,8 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         ImportError: If pyarrow is not installed.
         OSError: If the file cannot be opened.
-        ValueError: If it is damaged, or its rows take more bytes than `most_unpacked` allows. The message names
-            the file.
+        ValueError: If it is damaged, or its rows take more bytes than `most_unpacked` allows. The message
+            names the file.
     """
     if find_spec("pyarrow") is None:
         raise ImportError(f"{requires(str(path), 'pyarrow', 'parquet')}.")

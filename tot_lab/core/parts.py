@@ -144,7 +144,8 @@ class Part(PydanticModel):
     begins with an underscore, or that sets `kind = ""`, is a base class and not registered. `aliases` are
     further names, such as those of the original paper. They are accepted wherever a kind is, but files hold
     the kind. `setting_aliases` maps further names of settings to the paths of the settings, or to the place
-    where the value belongs instead, such as `tl.Lab(tool_context=…)`. Names may be written in camelCase.
+    where the value belongs instead, such as `tl.Lab(tool_context=…)`. Names of settings may be given in
+    camelCase.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

@@ -129,8 +129,8 @@ class Tool(Part):
         """Return the result, or an awaitable of it: a string, or anything that JSON can hold.
 
         A method that is not async runs in a thread; an awaitable runs on the lab's event loop, which it must
-        not block.
-        The message of an exception is shown to the model. `Unfit`, which `fitting` raises, is not retried.
+        not block. The message of an exception is shown to the model. `Unfit`, which `fitting` raises, is not
+        retried.
         """
 
 

@@ -99,7 +99,7 @@ def _repeated_samples(run: Run) -> Iterator[Doubt]:
 
 
 def _unjust_grades(run: Run) -> Iterator[Doubt]:
-    """Yield why the grade of a wrong answer is doubtful: none can be right, or the reference is graded wrong."""
+    """Yield why the grade of a wrong answer is doubtful: no answer is right, or the reference is wrong."""
     with suppress(Exception):  # raised by a task from a file, a user's domain or a grading function
         task = run.task
         if task is not None and not run.waits_for_grading and run.correct is False:

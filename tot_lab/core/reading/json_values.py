@@ -166,8 +166,8 @@ def find_json(text: str) -> Iterator[FoundJSON]:
 def ends_open(text: str) -> bool:
     """Whether JSON in `text` was truncated: brackets are still open at its end.
 
-    A stray quote can hide closing brackets. So opening brackets must also be in the majority if those in
-    strings are counted.
+    A stray quote can hide closing brackets. Therefore the text must have more opening than closing brackets
+    also if those in strings are counted.
     """
     depth, first = 0, min((place for place in map(text.find, "{[") if place >= 0), default=len(text))
     for match in _STRING_OR_BRACKET.finditer(text, first):  # quotes in the prose before open no string

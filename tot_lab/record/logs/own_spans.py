@@ -1,8 +1,8 @@
 """The record of a run in the spans of its trace, as `tl.OpenTelemetry` writes it.
 
 Each span holds lines of the journal in attributes named `tot_lab.…`. The texts of model calls, which are most
-of a journal, are only in the attributes that the conventions define. If a span of the trace
-is missing, reading the trace is an error.
+of a journal, are only in the attributes that the conventions define. If a span of the trace is missing,
+reading the trace is an error.
 """
 
 from __future__ import annotations
