@@ -469,7 +469,7 @@ class _Lines:
             if node.state in DECISIONS:
                 if (
                     node.state == "answer" and not node.text
-                ):  # an empty node is not a step: it records the end of the reply
+                ):  # it records the end of the reply, and is no step
                     add(time, Decided(id, "complete", END_OF_REPLY))
                 other = None if node.merged is None else ids[node.merged]
                 add(time, Decided(id, node.state, node.reason, other))
