@@ -282,9 +282,8 @@ lab.__class__ = _Room  # so that a call of `tl.lab` is an error that suggests `t
 
 class _Presets:
     def __getattr__(self, name: str) -> Any:
-        if (
-            name.startswith("_") and name != "__all__"
-        ):  # inspection tools read such names of every entry of `sys.modules`
+        # Inspection tools read names such as `__file__` of every entry of `sys.modules`.
+        if name.startswith("_") and name != "__all__":
             raise AttributeError(name)
         return getattr(__getattr__("presets"), name)
 

@@ -64,9 +64,7 @@ class NamesNearest:
     if not TYPE_CHECKING:  # type checkers would accept any attribute
 
         def __getattr__(self, name):
-            if hasattr(
-                type(self), name
-            ):  # a property raised AttributeError: read it again to show that error
+            if hasattr(type(self), name):  # a property raised AttributeError: raise that error again
                 return object.__getattribute__(self, name)
             what = type(self).__name__.lower()
             places = {each: f"{owner}.{each}" for owner, kind in self._inside.items() for each in dir(kind)}

@@ -126,9 +126,8 @@ def losses_of(run: Run) -> ByRole | None:
         elif isinstance(event, Scored) and event.by == "rollout":  # its unreadable replies have notes
             rounds.update({by: _Round() for by in rounds})
         elif isinstance(event, Scored) and (by := event.by if event.by in rounds else latest) is not None:
-            rounds[by].read(
-                event.samples
-            )  # a user's evaluator has its own name (`by`), but standard purposes
+            # `latest` is for a user's evaluator: its own name in `by`, but calls of a standard purpose.
+            rounds[by].read(event.samples)
         elif isinstance(event, Decided) and event.what == "failed":
             for by, held in rounds.items():
                 if not held.draws:  # all of its samples failed

@@ -467,9 +467,8 @@ class _Lines:
             elif share is not None or node.state == "unreadable":
                 add(time, Scored(id, share, node.score, (), RECORDED))
             if node.state in DECISIONS:
-                if (
-                    node.state == "answer" and not node.text
-                ):  # it records the end of the reply, and is no step
+                # An empty node is not a step: it records the end of the reply.
+                if node.state == "answer" and not node.text:
                     add(time, Decided(id, "complete", END_OF_REPLY))
                 other = None if node.merged is None else ids[node.merged]
                 add(time, Decided(id, node.state, node.reason, other))

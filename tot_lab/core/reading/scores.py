@@ -196,9 +196,8 @@ def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
     pairs = [(a, b) for a, b in pairwise(in_order) if _OR.fullmatch(text, a.end, b.start)]
     found = [one for one in found if not any(one in pair for pair in pairs)]
     values = [(one.value, one.repaired) for one in found]
-    values.append(
-        ([one.value for one in found], any(one.repaired for one in found))
-    )  # JSON values on separate lines, as one list
+    # JSON values on separate lines count as one list.
+    values.append(([one.value for one in found], any(one.repaired for one in found)))
     judged = [(judgements(value), repaired) for value, repaired in values]
     if not any(named for one, _ in judged for named, _ in one):
         lines = _lines(text).items()

@@ -220,9 +220,8 @@ def message_of(value: Any) -> Message:
     if not isinstance(role, str):
         raise ValueError(f"a chat message must have a role: got the fields {', '.join(message)[:80]}.")
     content = _content(message)
-    calls = field(message, "tool_calls", list, []) or _parts(
-        content, _ASKS
-    )  # LangChain writes the calls twice
+    # LangChain writes the calls twice: in `tool_calls` and in the content.
+    calls = field(message, "tool_calls", list, []) or _parts(content, _ASKS)
     answers = field(message, "tool_call_id", str)
     if answers is None:
         found = next(iter(_parts(content, _ANSWERS)), {})
