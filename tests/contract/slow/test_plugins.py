@@ -379,7 +379,7 @@ def test_no_package_replaces_what_is_there(packages):
 def test_a_package_whose_name_is_taken_hears_of_it(packages):
     packages("plug_late", GOOD, {"beam_search": "plug_late:Fine", "plug_fine": "plug_late:Fine"}, "searches")
     with pytest.warns(
-        UserWarning, match=r"plug_late 0\.9 offers 'beam_search' in 'tot_lab\.searches'.* rename"
+        UserWarning, match=r"plug_late 0\.9 offers 'beam_search' in 'tot_lab\.searches'.* Rename"
     ):
         assert "plug_fine" in registry.names("searches")
 
