@@ -12,11 +12,11 @@
 - `tl.Lab` runs a strategy on a task. Each run is a file that `tl.load` reads and `run.replay()` repeats.
 - Strategies: `tl.TreeOfThoughts`, `tl.ChainOfThought`, `tl.ReAct`, `tl.DeepThink`; `tl.methods` has all.
 - Parts of a tree search: `tl.proposers`, `tl.evaluators`, `tl.searches`, `tl.answers`; `tl.presets`.
-- Tasks: `tl.tasks` (own data), `tl.game24`, `tl.general`; `tl.domains` has all. Tools: `tl.tools`.
+- Tasks: `tl.tasks` (your own data), `tl.game24`, `tl.general`; `tl.domains` has all. Tools: `tl.tools`.
 - Results: `run.nodes_df()`, `sweep.df()`, `tl.stats`, `tl.figures`.
 
-`tl.BeamSearch?` shows settings with their defaults. Read on: README.md, docs/README.md (guides), and the
-notebooks (`tot-lab notebooks DIR` copies them).
+`tl.BeamSearch?` shows settings with their defaults. Further reading: README.md, docs/README.md (guides),
+and the notebooks (`tot-lab notebooks DIR` copies them).
 """
 
 # One run, start to end:
@@ -40,13 +40,13 @@ notebooks (`tot-lab notebooks DIR` copies them).
 #     tl.think(question) · %%think · tot-lab think                           apps/
 #       └ a run of two stages: gather, then Deep Think → report, panel
 #
-# A run is its records: tree, frames, figures and reports are folds over the same list, and nothing else
-# stores state. Rooms import downwards only: apps, views, analysis, lab, runtime, then models, tools, record,
+# A run is its records: tree, frames, figures and reports are computed from this list, and nothing else stores
+# state. Subpackages import downwards only: apps, views, analysis, lab, runtime, then models, tools, record,
 # strategies and domains side by side, and core. Pandas, plotly and networkx are imported when something is
-# shown, not before, and so is every name of `tl`.
+# shown, and every name of `tl` when it is first used.
 #
-# Rule: a name of `tl` is a word of `_NAMES` or of a namespace below. `python tests/contract/test_names.py`
-# writes the stub `__init__.pyi` anew from them.
+# Every name of `tl` is listed in `_NAMES` or in a namespace below. `python tests/contract/test_names.py`
+# regenerates the stub `__init__.pyi` from them.
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from tot_lab import analysis, interop, lab, runtime, views  # noqa: F401  each attaches what it implements
+from tot_lab import analysis, interop, lab, runtime, views  # noqa: F401  each attaches methods to core classes
 from tot_lab._version import __version__ as __version__
 from tot_lab.core.attach import imported, nearest
 from tot_lab.core.namespaces import Namespace, add_names, places
@@ -124,23 +124,23 @@ add_names(
 
 _NAMESPACES = (
     Namespace(
-        "methods", "All strategies, those included that `tl` itself does not list.", {}, group="strategies"
+        "methods", "All strategies, including those that are not directly in `tl`.", {}, group="strategies"
     ),
     Namespace(
         "proposers",
-        "How a tree search makes children.",
+        "Proposers of a tree search: they generate the child thoughts.",
         {"tot_lab.strategies.search": "Proposer"},
         group="proposers",
     ),
     Namespace(
         "evaluators",
-        "How a tree search scores children.",
+        "Evaluators of a tree search: they score the thoughts.",
         {"tot_lab.strategies.search": "BatchEvaluator Evaluator FunctionEvaluator"},
         group="evaluators",
     ),
     Namespace(
         "searches",
-        "How a tree search picks what it expands next.",
+        "Search algorithms: they select which thoughts are expanded next.",
         {
             "tot_lab.strategies.search": "FunctionSearch Search SearchState",
             "tot_lab.core.thinking": "BudgetLeft",
@@ -149,7 +149,7 @@ _NAMESPACES = (
     ),
     Namespace(
         "answers",
-        "What a tree search answers with.",
+        "Answer rules of a tree search: they choose its answer from the thoughts.",
         {"tot_lab.strategies.search": "AnswerRule"},
         group="answers",
     ),
@@ -184,13 +184,13 @@ _NAMESPACES = (
     ),
     Namespace(
         "training",
-        "Runs as training data of reward models and policies.",
+        "Convert runs to training data for reward models and policies.",
         {"tot_lab.analysis.training": "math_shepherd preference prm800k stepwise unpaired"},
     ),
-    Namespace("track", "Sweeps in experiment trackers.", {"tot_lab.interop.trackers": "mlflow wandb"}),
+    Namespace("track", "Log sweeps to experiment trackers.", {"tot_lab.interop.trackers": "mlflow wandb"}),
     Namespace(
         "records",
-        "What runs, calls, plans and notes are made of, and runs made of the results of other packages.",
+        "Types of the data in runs (calls, plans, notes), and importers of the results of other packages.",
         {
             "tot_lab.core.calls": "Message TokenLogprob ToolCall halts stop_of",
             "tot_lab.core.records": "Decided Ended Scored parent_of",
@@ -207,7 +207,11 @@ _NAMESPACES = (
             "tot_lab.strategies.thinking_level": "ThinkingLevel ThinkingManager",
         },
     ),
-    Namespace("inspect", "Bridges to Inspect.", {"tot_lab.interop.inspect_solver": "think"}),
+    Namespace(
+        "inspect",
+        "Strategies as solvers of the evaluation framework Inspect.",
+        {"tot_lab.interop.inspect_solver": "think"},
+    ),
     Namespace(
         "errors",
         "Exceptions.",
@@ -240,11 +244,11 @@ def __dir__() -> list[str]:
 
 
 def path_of(name: str, value: object = None) -> str | None:
-    """Where `tl` holds a name, such as `tl.sim.SimGame24`; `None` if it does not.
+    """Return the path of `name` in `tl`, such as `tl.sim.SimGame24`. `None` if `tl` has no such name.
 
     Args:
         name: The name, such as that of a class.
-        value: What must stand there; `None` accepts anything.
+        value: The object that the name must refer to. `None` accepts any object.
     """
     if name in _NAMES and (value is None or __getattr__(name) is value):
         return f"tl.{name}"
@@ -256,7 +260,7 @@ def path_of(name: str, value: object = None) -> str | None:
 
 
 def _hint(name: str) -> str:
-    """What was probably meant by a name that `tl` does not hold."""
+    """Return the end of an error about a name that `tl` lacks: where the nearest name is. May be empty."""
     if name.startswith("_"):
         return ""
     if path := path_of(name):
@@ -273,17 +277,18 @@ class _Room(ModuleType):
         raise TypeError(f"tl.{name} is a module and cannot be called{_hint(name)}")
 
 
-lab.__class__ = _Room  # `tl.Lab` is meant
+lab.__class__ = _Room  # so that a call of `tl.lab` is an error that suggests `tl.Lab`
 
 
 class _Presets:
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") and name != "__all__":  # of which tools ask every entry of `sys.modules`
+        # Inspection tools read names such as `__file__` of every entry of `sys.modules`.
+        if name.startswith("_") and name != "__all__":
             raise AttributeError(name)
         return getattr(__getattr__("presets"), name)
 
 
-# `from tot_lab.evaluators import Value` works as `tl.evaluators.Value` does. Nothing is imported before.
+# `from tot_lab.evaluators import Value` works like `tl.evaluators.Value`. Until then, nothing is imported.
 _importable = {f"tot_lab.{space.__name__}": space for space in _NAMESPACES}
 sys.modules.update({**_importable, "tot_lab.presets": _Presets()})  # type: ignore[dict-item]
 

@@ -257,7 +257,7 @@ from tot_lab.views.figures.tree import plot_tree as _plot_tree
 from tot_lab.views.report import report_html as _report_html
 
 class methods:
-    """All strategies, those included that `tl` itself does not list."""
+    """All strategies, including those that are not directly in `tl`."""
 
     Adaptive: TypeAlias = _Adaptive
     BestOf: TypeAlias = _BestOf
@@ -286,7 +286,7 @@ class methods:
     WithThinking: TypeAlias = _WithThinking
 
 class proposers:
-    """How a tree search makes children."""
+    """Proposers of a tree search: they generate the child thoughts."""
 
     Continue: TypeAlias = _Continue
     Mixture: TypeAlias = _Mixture
@@ -297,7 +297,7 @@ class proposers:
     WithTools: TypeAlias = _WithTools
 
 class evaluators:
-    """How a tree search scores children."""
+    """Evaluators of a tree search: they score the thoughts."""
 
     Agreement: TypeAlias = _Agreement
     BatchEvaluator: TypeAlias = _BatchEvaluator
@@ -315,7 +315,7 @@ class evaluators:
     Vote: TypeAlias = _Vote
 
 class searches:
-    """How a tree search picks what it expands next."""
+    """Search algorithms: they select which thoughts are expanded next."""
 
     ABMCTSA: TypeAlias = _ABMCTSA
     ABMCTSM: TypeAlias = _ABMCTSM
@@ -344,7 +344,7 @@ class searches:
     UncertaintyBranching: TypeAlias = _UncertaintyBranching
 
 class answers:
-    """What a tree search answers with."""
+    """Answer rules of a tree search: they choose its answer from the thoughts."""
 
     AnswerRule: TypeAlias = _AnswerRule
     Best: TypeAlias = _Best
@@ -414,7 +414,7 @@ class stats:
     success_rates = _success_rates
 
 class training:
-    """Runs as training data of reward models and policies."""
+    """Convert runs to training data for reward models and policies."""
 
     math_shepherd = _math_shepherd
     preference = _preference
@@ -423,13 +423,13 @@ class training:
     unpaired = _unpaired
 
 class track:
-    """Sweeps in experiment trackers."""
+    """Log sweeps to experiment trackers."""
 
     mlflow = _mlflow
     wandb = _wandb
 
 class records:
-    """What runs, calls, plans and notes are made of, and runs made of the results of other packages."""
+    """Types of the data in runs (calls, plans, notes), and importers of the results of other packages."""
 
     Decided: TypeAlias = _Decided
     Ended: TypeAlias = _Ended
@@ -457,7 +457,7 @@ class records:
     stop_of = _stop_of
 
 class inspect:
-    """Bridges to Inspect."""
+    """Strategies as solvers of the evaluation framework Inspect."""
 
     think = _think
 

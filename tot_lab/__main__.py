@@ -1,4 +1,4 @@
-"""`python -m tot_lab` is `tot-lab`."""
+"""`python -m tot_lab` runs the command `tot-lab`."""
 
 import sys
 

@@ -844,7 +844,7 @@ def test_code_of_a_loaded_run_is_not_run(tmp_path):
         assert "not graded yet" in repr(back)
         assert back.grade is None
         assert "run.task.grade(run.answer)" in back.ungraded
-        assert "not graded: its tests are code of a file" in repr(back)
+        assert "not graded: its tests are code from a file" in repr(back)
         assert back.reachable is None
         tl.diagnose(back)
         tl.stats.success_rates([back])

@@ -94,12 +94,12 @@ GOOD = {"marks_schema": 1, "run": "", "marks": {"0.0": {"verdict": "right"}}}
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"marks": {"0.9": {"verdict": "right"}}}, r"the run has no thought '0\.9', which is marked"),
+        ({"marks": {"0.9": {"verdict": "right"}}}, r"unknown thought: got a mark on '0\.9'"),
         ({"marks": {"0.0": {"verdict": "perhaps"}}}, "not a file of marks: .*perhaps"),
         ({"marks": {"0.0": {"note": 5}}}, "not a file of marks"),
         ({"marks": {"0.0": {"colour": "red"}}}, "not a file of marks"),
         ({"marks": []}, "not a file of marks"),
-        ({"run": "another"}, "the marks belong to run another: expected"),
+        ({"run": "another"}, "the marks of another run: got another, expected"),
         ({"marks_schema": 99}, "written by a newer tot_lab"),
         (b"{", "not a file of marks"),
         (b"\xff\xfe", "not a file of marks"),

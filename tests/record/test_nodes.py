@@ -109,8 +109,8 @@ def test_a_run_of_nodes_is_stored_like_any_other(tmp_path):
     ("number", "cells", "field", "why"),
     [
         (2, {"parent": "w"}, "parent", "unknown parent: got 'w'"),
-        (1, {"parent": "z"}, "parent", "form a circle: got "),
-        (1, {"parent": "x"}, "parent", "form a circle: got x → x"),
+        (1, {"parent": "z"}, "parent", "form a cycle: got "),
+        (1, {"parent": "x"}, "parent", "form a cycle: got x → x"),
         (3, {"id": "x"}, "id", "duplicate id: got 'x'"),
         (2, {"id": ["y"]}, "id", "an id must be a text or a whole number"),
         (2, {"id": True}, "id", "an id must be a text or a whole number"),
@@ -289,7 +289,7 @@ def test_a_chain_as_deep_as_a_run_may_be():
 
 def test_a_long_circle_is_found_without_recursion():
     rows = [{"id": k, "parent": (k + 1) % 5000, "text": "a"} for k in range(5000)]
-    with pytest.raises(tl.errors.JournalError, match="form a circle: got 0 → 1 → 2 → 3 → …"):
+    with pytest.raises(tl.errors.JournalError, match="form a cycle: got 0 → 1 → 2 → 3 → …"):
         tl.read_nodes([{"id": "root", "parent": None, "text": "q"}, *rows])
 
 

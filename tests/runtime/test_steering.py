@@ -426,7 +426,7 @@ def test_a_file_with_bad_changes_is_refused_by_name(tmp_path, data):
     loaded = tl.load(run.path)
     assert len(loaded.tree) == len(run.tree)
     assert about_of(loaded)["id"] == run.id
-    with pytest.raises(ValueError, match=r"The note person\.acts at thought 0 has a bad"):
+    with pytest.raises(ValueError, match=r"The note person\.acts at thought 0 has an invalid"):
         wait(loaded.replay(strategy=strategy(), task=TASK_OF_LETTERS))
 
 

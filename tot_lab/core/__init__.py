@@ -1,3 +1,5 @@
-"""Calls, records, the tree, the strategy protocol, tasks and components. Nothing here reads a clock, does I/O
-or draws random numbers.
+"""Calls, records, the tree, the strategy protocol, tasks and components.
+
+Only `files`, `parquet`, `processes` and `keeper` read data files, start processes or read a clock. No module
+draws random numbers that affect a search.
 """

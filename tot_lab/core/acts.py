@@ -1,8 +1,8 @@
 """Acts: the changes that a person makes to a search in progress.
 
-A search requests acts once after each of its picks, and the picks are numbered
-(`tot_lab.core.thinking.Acts`). The acts that it receives are recorded in one note, so a replay hands over the
-same acts after the same pick.
+A pick is one selection of thoughts to expand. A search requests acts once per pick, with the number of the
+pick (`tot_lab.core.thinking.Acts`). The acts that it receives are recorded in one note, so a replay applies
+the same acts at the same pick.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import msgspec
 from tot_lab.core.records import Line, Note, UnitInterval
 
 NOTE = "person.acts"
-"""Name of the note that records acts. Its data are the number of the pick and the acts."""
+"""Name of the note that records acts. Its data are `pick`, the number of the pick, and `acts`."""
 
 
 class Prune(msgspec.Struct, frozen=True, tag="prune", tag_field="act"):
-    """Remove a thought and everything below it from the search. They cannot be the answer either."""
+    """Remove a thought and everything below it from the search. None of them can be the answer."""
 
     node: str
 
 
 class Rescore(msgspec.Struct, frozen=True, tag="rescore", tag_field="act"):
-    """Replace the score of a thought, 0 to 1."""
+    """Replace the score of a thought by `score`, from 0 to 1."""
 
     node: str
     score: UnitInterval
@@ -40,7 +40,7 @@ class Graft(msgspec.Struct, frozen=True, tag="graft", tag_field="act"):
 
 
 class RaiseBudget(msgspec.Struct, frozen=True, tag="raise_budget", tag_field="act"):
-    """Raise limits of the run's budget, by name."""
+    """Raise limits of the run's budget. `limits` maps names such as `calls` to the new, higher limits."""
 
     limits: dict[str, float]
 
@@ -54,7 +54,7 @@ class Change(NamedTuple):
     Attributes:
         act: The act.
         node: Id of the thought that was changed or added. Empty for a raised budget.
-        old: The previous rank (`Node.rank`) of a rescored thought.
+        old: The previous rank (`Node.rank`) of a rescored thought. 0 for other acts.
     """
 
     act: Act
@@ -63,12 +63,12 @@ class Change(NamedTuple):
 
 
 def note_of(acts: Sequence[Act], at: str, pick: int) -> Note:
-    """Return the note that records acts, taken by the search at `at` after its pick number `pick`."""
+    """Return the note that records the acts which the search that starts at `at` received at pick `pick`."""
     return Note(NOTE, at, {"pick": pick, "acts": msgspec.to_builtins(acts)})
 
 
 def acts_of(lines: Iterable[Line]) -> dict[tuple[str, int], list[Act]]:
-    """Return the recorded acts. Keys are (thought from which the search started, number of the pick).
+    """Return the recorded acts. The keys are (id of the thought at which the search started, pick number).
 
     Raises:
         ValueError: If a note does not describe acts.
@@ -81,7 +81,7 @@ def acts_of(lines: Iterable[Line]) -> dict[tuple[str, int], list[Act]]:
 
 
 def raised_limits(lines: Iterable[Line]) -> dict[str, float]:
-    """Return the limits that a person has raised, by name. Empty if a note does not describe acts."""
+    """Return the raised limits by name, each at its last value. Empty if a note does not describe acts."""
     try:
         acts = [act for taken in acts_of(lines).values() for act in taken]
     except ValueError:
@@ -93,4 +93,4 @@ def _data(note: Note, name: str, kind: Any) -> Any:
     try:
         return msgspec.convert(note.data.get(name), kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"The note {NOTE} at thought {note.at} has a bad {name!r}: {error}.") from None
+        raise ValueError(f"The note {NOTE} at thought {note.at} has an invalid {name!r}: {error}.") from None

@@ -1,7 +1,7 @@
-"""Exact arithmetic for number games: expressions, and how hard 24 is to reach.
+"""Exact arithmetic for number games: evaluating expressions, and how hard it is to reach 24.
 
 Text is parsed, never evaluated as code, and all numbers are fractions: `8 / (3 - 8 / 3)` is exactly 24,
-unlike with floats. A length limit bounds the time for every text.
+unlike with floats. A limit on the length of a text bounds the time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TARGET = 24
 OPERATORS = "+-*/"
 
 FULL_WIDTH = {0xFF01 + k: chr(0x21 + k) for k in range(94)}
-"""Full-width characters, and their plain forms."""
+"""Translation table (`str.translate`) from full-width characters to ASCII."""
 
 _SIGNS = {
     **FULL_WIDTH,
@@ -33,7 +33,7 @@ _LATEX = re.compile(
     r"\\(?:(times|cdot|ast)|(div)|left|right|[Bb]igg?[lr]?|quad|displaystyle)(?![A-Za-z])|\\[()\[\],;:! ]|\$"
 )
 _FRACTION = re.compile(r"\\[dt]?frac[ \t]{0,4}(?:\{([^{}]*+)\}[ \t]{0,4}\{([^{}]*+)\}|(\d)[ \t]{0,4}(\d))")
-_NESTED = 4  # fractions in fractions
+_NESTED = 4  # levels of nested fractions that are converted
 _TIMES = re.compile(r"(?<=[\d)])([ \t]{0,4})[xX](?=[ \t]{0,4}[-\d(])")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[-+*/()]", re.ASCII)
 _NUMBER = re.compile(r"(-?\d{1,9}(?:\.\d{1,9})?)(?:/(\d{1,9}(?:\.\d{1,9})?))?", re.ASCII)
@@ -80,8 +80,8 @@ def number(text: str) -> Fraction | None:
 def equation(text: str) -> tuple[str, str | None]:
     """Split an equation, such as `4 * 6 = 24` or `24 = 4 * 6`, into its expression and the rest.
 
-    The expression is the side with the most numbers, the first of several such sides. The rest is `None`
-    without `=`.
+    The expression is the side with the most numbers; of several such sides, the first. The rest is the other
+    sides, joined by `=`, or `None` if there is no `=`.
     """
     sides = text.split("=", 9)
     k = max(range(len(sides)), key=lambda k: len(_DIGITS.findall(sides[k])))
@@ -133,18 +133,18 @@ def _computed(node: ast.AST, numbers: Iterator[Fraction]) -> Fraction:
 
 
 # How hard 24 is to reach. Numbers are (numerator, denominator) pairs here, three times as fast as Fraction,
-# because the list of all hands of four numbers requires half a million of them.
+# because listing all hands of four numbers computes half a million of them.
 
 _Ratio = tuple[int, int]
 
 
 def win_share(numbers: Sequence[Fraction]) -> float:
-    """The share of random play-outs from `numbers` that end at 24. It is positive exactly if 24 can be
+    """The probability that a random play-out from `numbers` ends at 24. It is positive exactly if 24 can be
     reached.
 
     A play-out repeatedly replaces an ordered pair of the remaining numbers by the result of one of + - * /,
-    with all choices equally likely except divisions by zero, until one number remains. The share is computed
-    by dynamic programming over the sets of remaining numbers, not by sampling.
+    with all choices equally likely except divisions by zero, until one number remains. The probability
+    is computed by dynamic programming over the sets of remaining numbers, not by sampling.
     """
     return _share(tuple(sorted(value.as_integer_ratio() for value in numbers)))
 
@@ -169,7 +169,7 @@ def _share(left: tuple[_Ratio, ...]) -> float:
 
 
 def _results(a: int, b: int, c: int, d: int) -> list[tuple[int, int, int]]:
-    """All results of combining a/b and c/d, as (number of orders, numerator, denominator), not reduced."""
+    """All results of a/b and c/d, as (number of operand orders, numerator, denominator), not reduced."""
     left, right, below = a * d, c * b, b * d
     found = [(2, left + right, below), (1, left - right, below), (1, right - left, below), (2, a * c, below)]
     if right:
@@ -180,7 +180,7 @@ def _results(a: int, b: int, c: int, d: int) -> list[tuple[int, int, int]]:
 
 
 def _last_share(a: int, b: int, c: int, d: int) -> float:
-    """The share of moves from the numbers a/b and c/d that give 24."""
+    """The probability that a random operation on the last two numbers, a/b and c/d, gives 24."""
     left, right = a * d, c * b
     goal = TARGET * b * d
     won = 2 * (left + right == goal) + (left - right == goal) + (right - left == goal) + 2 * (a * c == goal)

@@ -2,7 +2,7 @@
 
 A run is data and must not depend on the frames, figures and reports that show it. The subpackage that
 implements a method attaches it by module name, so `import tot_lab` loads neither the module nor its
-dependencies. This module and `tot_lab.core.registry` are the only ones that import by name.
+dependencies. Only this module and `tot_lab.core.registry` import modules of tot_lab by a string.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ def imported(place: str) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The name of `known` that was probably meant, or `None`. Case and underscores are ignored. Names that
-    begin with `name` are preferred to names with these initials, and those to names that only resemble it.
+    """The name in `known` that was probably meant, or `None`. Case and underscores are ignored.
+
+    In order of preference: an equal name, a name that begins with `name`, a name whose capital letters are
+    `name` (`bs` for `BeamSearch`), and a similar name.
     """
     written, names = _folded(name), {_folded(each): each for each in sorted(known)}
     initials = {"".join(filter(str.isupper, each)).lower(): folded for folded, each in names.items()}
@@ -49,11 +51,11 @@ def no_name(owner: str, name: str, known: Iterable[str]) -> AttributeError:
 
 
 class NamesNearest:
-    """An object whose attribute errors name the nearest attribute.
+    """Base class whose `AttributeError`s suggest the nearest attribute.
 
     `_inside` maps attributes to their types, whose attributes are suggested too, as in `run.usage.cost`.
-    `_meant` maps names that other libraries use to attributes. If no name is near, the error lists the
-    attributes that end with `_NAME`.
+    `_meant` maps names that other libraries use to attributes. If no attribute is similar to NAME, the error
+    lists those that end with `_NAME`.
     """
 
     _inside: ClassVar[Mapping[str, type]] = {}
@@ -62,7 +64,7 @@ class NamesNearest:
     if not TYPE_CHECKING:  # type checkers would accept any attribute
 
         def __getattr__(self, name):
-            if hasattr(type(self), name):  # a property raised this error, and raises it again
+            if hasattr(type(self), name):  # a property raised AttributeError: raise that error again
                 return object.__getattribute__(self, name)
             what = type(self).__name__.lower()
             places = {each: f"{owner}.{each}" for owner, kind in self._inside.items() for each in dir(kind)}

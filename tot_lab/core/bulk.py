@@ -1,9 +1,9 @@
 """Garbage collection while many objects are created.
 
 Python's cyclic collector repeatedly traverses all live objects while many are created, which made 100,000
-nodes up to twenty times slower than 10,000 and took half the time of a sweep. It is paused while a run is
-read or folded, and runs rarely while a run or a sweep is under way. Its previous settings are restored
-afterwards.
+nodes up to twenty times slower than 10,000 and took half the time of a sweep. The collector is paused
+while a run is loaded or its tree is built, and runs rarely during a run or a sweep. Its previous settings are
+restored afterwards.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Model calls and their replies.
 
-A `Call` holds everything that can change its answer and nothing else, so equal calls ask the same question. A
-`Reply` holds the whole answer, or the error. A failure is a value: it affects the branch that made the
-call, never the whole run.
+A `Call` holds everything that can change its answer, so equal calls ask the same question. A `Reply` holds
+the whole answer, or the error. A failed call does not raise: its reply holds the error, and only the branch
+that made the call is affected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         content: The text.
         tool_calls: The tool calls of an assistant message.
         tool_call_id: The tool call that a tool message answers.
-        provider_state: `Reply.provider_state` of the reply this message was, sent back unchanged.
+        provider_state: `Reply.provider_state` of the reply that became this message, for the provider.
     """
 
     role: str
@@ -61,10 +61,10 @@ class Call(
             of your own may name its role before a colon: `evaluate:rubric`. `tool` marks a tool call, which
             is not a model call (`tot_lab.core.tools`).
         messages: The conversation.
-        sample_index: Which sample of the prompt this is (0, 1, …). Each sample is a separate call, and a
-            parse retry takes a new index.
-        attempt: Which attempt of the enclosing strategies (best-of-N and others) it belongs to, outermost
-            first. Attempts sample independently.
+        sample_index: Which sample of the prompt this is (0, 1, …). Each sample is a separate call. A retry
+            after an unreadable reply takes a new index.
+        attempt: Index of the attempt in each enclosing strategy that makes several (best-of-N and others),
+            outermost first. Attempts get independent samples.
         repeat: Which independent repeat of the whole run it belongs to (`lab.run(..., repeat=r)`).
         model: Name of the model. `None` means the lab's model.
         temperature: Sampling temperature. `None` means the model's default.
@@ -73,9 +73,9 @@ class Call(
         seed: Sampling seed. The provider receives `seed + sample_index`. `None` sends no seed.
         response_format: A JSON schema for the reply, or `None`.
         logprobs: Number of alternatives per token whose log-probabilities are requested. 0 requests none.
-        alternatives: How many of these a real model's reply keeps per token, with their texts. 0 keeps only
-            the value of the token and the mean of its alternatives. `None` means all for a reply of one token
-            (`max_tokens=1`), and 0 for others.
+        alternatives: How many of the requested alternatives are kept per token of the reply, with their
+            texts. 0 keeps only the token's log-probability and the mean of its alternatives. `None` means
+            all for a reply of one token (`max_tokens=1`), and 0 for others.
         tools: Tools the model may call, each a JSON-ready dict with name, description and parameters (a JSON
             schema).
         tool_choice: `auto`, `none`, `required`, or the name of a tool.
@@ -119,7 +119,7 @@ _of_request = attrgetter(
 
 
 def are_samples(one: Call, other: Call) -> bool:
-    """Whether two calls are samples of one request. They may belong to different attempts and repeats."""
+    """Whether two calls send the same request. Their node, purpose, sample, attempt and repeat may differ."""
     same: bool = _of_request(one) == _of_request(other)
     return same
 
@@ -152,23 +152,25 @@ class Reply(
         output_tokens: Number of tokens of the reply that the model reports. `None` if it reports none.
         cost: Price of this reply in USD. `None` if the price is not known.
         finish_reason: Why the model stopped (stop, length, …). `None` if it does not say.
-        logprobs: Per generated token, if requested and supported, and if the call keeps alternatives.
+        logprobs: Log-probabilities of the generated tokens, if the model reports them and the call keeps
+            alternatives (`Call.alternatives`).
         tool_calls: The tools that the model wants to call.
         simulated: Whether the reply came from something other than a language model.
         tool: Name of the tool whose result this is. `None` for a model's reply.
         provider_state: State that the provider expects back with the message of a tool call, such as signed
             thinking. Opaque JSON.
-        reported_usage: Reported usage that is impossible, such as `output_tokens=-5`. The fields concerned
-            are `None`, and every limit counts the call's whole reservation.
+        reported_usage: Usage that the model reported but that is impossible, such as `output_tokens=-5`. The
+            field for it is `None`, and limits count the whole amount that was reserved for the call.
         may_be_charged: Whether the request failed without a report of its usage after the provider may have
-            processed it. Every limit then counts the whole reservation, too.
-        raw_text: The text with its thinking as written, if thinking stood within or after the answer.
+            processed it. Limits then also count the whole amount that was reserved for the call.
+        raw_text: The original text including the thinking, if not all of the thinking precedes the answer.
         ended: Whether the model ended the reply itself, and not at one of the call's stop texts. `None` if
             the server does not report it.
-        shared_tokens: Whether the model reports tokens only for several replies together, so that the
-            counts of this reply are a share of the total.
-        surprisals: Minus the log-probability of each generated token, in thousandths, in place of `logprobs`.
-        confidences: Minus the mean log-probability of the alternatives of each token, in hundredths, in
+        shared_tokens: Whether the model reports one token count for several replies together, so that the
+            counts of this reply are its part of the total.
+        surprisals: -1000 × the log-probability of each generated token, rounded. Stored in place of
+            `logprobs`.
+        confidences: -100 × the mean log-probability of the alternatives of each token, rounded. Stored in
             place of the alternatives.
         sent: Whether the call was sent. `False` if it failed at once for lack of a key or a server.
     """
@@ -202,23 +204,24 @@ may end with a `Reply`, which is then the answer."""
 
 
 TIMED_OUT = "timeout"
-"""Argument of the `CancelledError` in a request whose time limit is over."""
+"""Message of the `CancelledError` that is raised in a request when its time limit expires."""
 
 
 class CallObserver(Protocol):
     """Receives reports about one call while it is in flight.
 
-    The driver writes the reports beside the canonical record, and times the call from when it was sent.
+    The driver records the reports as notes outside the canonical record, and times the call from its
+    `call.sent` on.
 
     Attributes:
-        paid: USD really paid for the reply if that is not its cost, such as 0.0 for a cached reply.
+        paid: USD actually paid for the reply, such as 0.0 for a cached reply. `None` means `Reply.cost`.
     """
 
     paid: float | None
 
     @property
     def watched(self) -> bool:
-        """Whether anything is watching the partial text."""
+        """Whether a watcher wants the text while it is generated (`partial`)."""
         ...
 
     def note(self, name: str, **data: Any) -> None:
@@ -229,11 +232,11 @@ class CallObserver(Protocol):
 
 
 class Need(NamedTuple):
-    """The most that a request can use.
+    """Upper bounds on what a request can use.
 
     Attributes:
         tokens: Tokens of the prompt and of the replies.
-        usd: Cost. `None` if the price is not known.
+        usd: Cost in USD. `None` if the price is not known.
         prompt: Tokens of the prompt. `None` if they were not counted.
         bounded: `False` if the length of the longest reply is only a guess.
         price: USD per million tokens of (prompt, reply). `None` if it is not known.
@@ -253,7 +256,7 @@ class Bounds(Protocol):
         """Load what `need` requires for calls to the model `name`."""
 
     def need(self, call: Call) -> Need | None:
-        """Return the most that `call` can use. `None` if nothing is known."""
+        """Return the most that `call` can use. `None` if no bound is known."""
         ...
 
 
@@ -267,7 +270,7 @@ def is_made(reply: Reply) -> bool:
 
 
 def is_admitted(reply: Reply) -> bool:
-    """Whether `reply` is neither a refusal nor a tool's result. A budget counts such a call, sent or not."""
+    """Whether `reply` answers a model call that was not refused. A budget counts such a call, sent or not."""
     return reply.tool is None and not refused(reply.error)
 
 
@@ -286,7 +289,7 @@ def halts(error: str) -> bool:
 
 
 def stop_of(error: str) -> str:
-    """The stop reason after a call that failed with `error`."""
+    """Return the stop reason of a run that ends because a call failed with `error`: a stop code."""
     return error if halts(error) else "error"
 
 
@@ -313,7 +316,7 @@ def is_cost(value: object) -> bool:
 
 
 def believed(reply: Reply) -> Reply:
-    """Replace impossible usage by `None`, and store it in `reported_usage`."""
+    """Replace impossible token counts and costs by `None`, and store them as text in `reported_usage`."""
     reported: tuple[tuple[str, Any, Callable[[object], bool]], ...] = (
         ("input_tokens", reply.input_tokens, is_token_count),
         ("output_tokens", reply.output_tokens, is_token_count),
@@ -343,7 +346,7 @@ STATE = "Keep what changes during a run in local variables: settings are shared 
 
 
 def format_error(error: BaseException) -> str:
-    """Format `error` as `TYPE: message` without secrets. A failing `__str__` gives no message."""
+    """Format `error` as `TYPE: message` without secrets. The message is empty if `str(error)` raises."""
     try:
         message = str(error)
     except Exception:
@@ -370,19 +373,19 @@ def html_text(text: str) -> str:
 
 
 LOWEST = -100.0
-"""The lowest log-probability that counts. Servers report -9999 for tokens whose probability is unknown."""
+"""Lower log-probabilities count as this value. Servers report -9999 for tokens of unknown probability."""
 
 _DIGITS = 6
 """Decimals of the log-probabilities of alternatives."""
 
 
 def condensed(call: Call, reply: Reply) -> Reply:
-    """Return `reply` with only the log-probabilities that `call` asks for, rounded."""
+    """Return `reply` with only the log-probabilities that `Call.alternatives` keeps, rounded."""
     tokens = reply.logprobs
     if not tokens:
         return reply
     count = call.alternatives
-    if count is None:  # the verdict of one token is read from its alternatives
+    if count is None:  # a reply of one token is a verdict, which is read from the alternatives
         count = call.logprobs if call.max_tokens == 1 else 0
     if count:
         kept = tuple([_rounded(token, count) for token in tokens])

@@ -1,6 +1,6 @@
 """Files: bounded reading of untrusted files, atomic writing, and where tot_lab's own files are stored.
 
-Every file that may come from someone else is opened here, so that a FIFO or a device never blocks and a
+Every file that may be untrusted is opened here, so that a FIFO or a device never blocks and a
 compressed file never fills the memory. An existing file is replaced completely or not at all.
 """
 
@@ -24,8 +24,8 @@ _RATIO = 200
 def most_unpacked(size: int) -> int:
     """Return the most bytes that a compressed file of `size` bytes may unpack to.
 
-    Text compresses to a tenth of its size, and calls that share a long prompt to a hundredth. A file that
-    unpacks to more was made to fill the memory.
+    It is 200 times `size`, but at least 64 MiB. Text compresses to a tenth of its size, and calls that share
+    a long prompt to a hundredth. A file that unpacks to more was made to fill the memory.
     """
     return max(_FREE, _RATIO * size)
 
@@ -64,7 +64,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a regular file. Raises OSError as `open_regular` does."""
+    """Return the bytes of a regular file. Raises OSError like `open_regular`."""
     with open_regular(path) as file:
         return file.read()
 

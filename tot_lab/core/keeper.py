@@ -7,7 +7,7 @@ signals. It imports little, because each call of a tool waits for it.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` takes longer than all of the keeper
+import _signal  # type: ignore[import-not-found]  # importing `signal` takes longer than the rest of this script
 import os
 import sys
 import time
@@ -79,7 +79,7 @@ def main(
 
 
 def end_children(program: int) -> None:
-    """Kill the children of this process and, on Linux, their descendants, which become its children."""
+    """Kill the descendants of this process. On macOS: the process group of `program`."""
     while True:
         try:
             with open(f"/proc/self/task/{os.getpid()}/children") as file:  # noqa: PTH123
@@ -99,7 +99,7 @@ def end_children(program: int) -> None:
 
 
 def limit(**limits: str) -> None:
-    """Set limits that the program cannot lift."""
+    """Set resource limits (`RLIMIT_NAME`) that the program cannot raise. An empty text sets no limit."""
     import resource  # noqa: PLC0415
 
     for name, text in limits.items():
@@ -115,9 +115,9 @@ def limit(**limits: str) -> None:
 
 
 def isolate() -> None:
-    """Let the children of this process have their own users, processes, network, IPC and host name.
+    """Give the children of this process their own user, PID, network, IPC and UTS namespaces.
 
-    In their namespace only the user of this process exists, and never as root, so that programs that start
+    The user namespace maps only the user of this process, and never to root, so that programs that start
     there have no capabilities.
     """
     user, group = os.getuid(), os.getgid()
@@ -132,7 +132,7 @@ def isolate() -> None:
 
 
 def start_first() -> None:
-    """Start the first process of the namespace. It dies with this process, and all others with it."""
+    """Start PID 1 of the namespace. It exits when this process dies, and the kernel then kills all others."""
     ending, held = os.pipe()
     if os.fork() == 0:
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
@@ -143,7 +143,7 @@ def start_first() -> None:
 
 
 def hide(folder: str) -> None:
-    """Make everything read-only except `folder`, and hide other processes and devices except `DEVICES`."""
+    """Make all files read-only except in `folder`. Hide other processes, and devices except `DEVICES`."""
     _libc("unshare", _NEW_MOUNTS)
     _change("/", propagation=_PRIVATE)
     opened = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES}
@@ -172,7 +172,7 @@ def _change(place: str, on: int = 0, off: int = 0, propagation: int = 0) -> None
     import ctypes  # noqa: PLC0415
 
     attributes = (ctypes.c_uint64 * 4)(on, off, propagation, 0)
-    mount_setattr = 442  # on all architectures
+    mount_setattr = 442  # number of the system call on all architectures
     _libc("syscall", mount_setattr, -100, place.encode(), _RECURSIVE, attributes, ctypes.sizeof(attributes))
 
 

@@ -2,4 +2,4 @@
 
 
 class StrategyMethods:
-    """Base of `Strategy` with its preview. It keeps `import tot_lab` from importing the strategies."""
+    """Base of `Strategy`, to which `tot_lab.lab` attaches `preview`."""

@@ -1,7 +1,7 @@
 """Models as settings of strategies and roles, and the names by which calls refer to them.
 
-A call holds a name, never a model: strings stand for themselves, and a model part or a function gets a name
-that begins with `@`. The record of a run holds the settings of the model with that name.
+A call refers to its model by name. A string is itself the name; a model part or a function gets a name that
+begins with `@`, under which the run finds its settings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def mark_loaded(strategy: Part) -> None:
 
 
 def model_name(model: str | Part | None) -> str | None:
-    """Return the name by which calls refer to `model`: `@`, its name, and a digest of its settings."""
+    """Return the name by which calls refer to `model`: a string itself, else `@NAME-DIGEST`."""
     if model is None or isinstance(model, str):
         return model
     settings = msgspec.json.encode(model.settings(), order="deterministic")
@@ -54,7 +54,7 @@ def models_of(strategy: Part) -> dict[str, Part]:
     """Return the model parts and functions in the `model` settings of a strategy and its parts, by name.
 
     Raises:
-        ValueError: If two functions have the same name and source.
+        ValueError: If two different functions have the same module, name and source.
     """
     models: dict[str, Part] = {}
     for part in parts_in(strategy):
@@ -65,7 +65,7 @@ def models_of(strategy: Part) -> dict[str, Part]:
         known = models.setdefault(name, model)
         if isinstance(model, UserFunction) and known.wrapped is not model.wrapped:  # type: ignore[attr-defined]
             raise ValueError(
-                f"Two different functions {model.name!r} of {model.module!r} have the same source. Make them "
-                f"a tl.Part whose fields hold the difference, or give them names with Lab(roles={{…}})."
+                f"Two different functions {model.name!r} of {model.module!r} have the same source. Write "
+                f"them as a tl.Part with a field for what differs, or name them with tl.Lab(roles={{…}})."
             )
     return models

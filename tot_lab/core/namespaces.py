@@ -16,7 +16,7 @@ from tot_lab.core.attach import imported, no_name
 
 
 def places(modules: Mapping[str, str]) -> dict[str, str]:
-    """Map each name to its place, `MODULE:NAME`.
+    """Map each name to its import path, `MODULE:NAME`.
 
     Args:
         modules: Maps each module to its names, separated by spaces.
@@ -38,7 +38,7 @@ def add_names(package: str, modules: Mapping[str, str]) -> None:
 
 
 def names_added(package: str) -> dict[str, str]:
-    """Map each name that was added to `package` to its place, `MODULE:NAME`."""
+    """Map each name that was added to `package` to its import path, `MODULE:NAME`."""
     return _ADDED.get(package, {})
 
 
@@ -57,14 +57,14 @@ def added_name(package: str, name: str) -> Any:
 
 
 class Namespace:
-    """Names that are imported at their first use, such as `tl.searches`."""
+    """A module-like object whose attributes are imported at their first use, such as `tl.searches`."""
 
     def __init__(
         self, name: str, doc: str, modules: Mapping[str, str], group: str | None = None, prefix: str = ""
     ) -> None:
-        # No docstring: help on a namespace would show it below `doc`. `modules` maps each module to its
-        # names, separated by spaces. The components of the registry's `group` whose name begins with `prefix`
-        # are listed by the names of their classes or functions. Nothing is imported.
+        # No docstring, because help on a namespace would show it below `doc`. `modules` maps each module to
+        # its names, separated by spaces. The components of the registry's `group` whose name begins with
+        # `prefix` are listed by the names of their classes or functions. Nothing is imported.
         self.__name__ = name
         self.__doc__ = doc
         self._group = group
@@ -72,7 +72,7 @@ class Namespace:
         self._modules = modules
 
     def places(self) -> dict[str, str]:
-        """Map each name of tot_lab itself to its place, `MODULE:NAME`."""
+        """Map each name that is not of an installed package to its import path, `MODULE:NAME`."""
         built_in = registry.BUILT_IN.get(self._group or "", {})
         own = {place.partition(":")[2]: place for name, place in built_in.items() if self._holds(name)}
         return {**own, **places(self._modules)}
@@ -80,7 +80,7 @@ class Namespace:
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
             return dir(self)
-        if name.startswith("_"):  # such as `__file__`, of which tools ask every entry of `sys.modules`
+        if name.startswith("_"):  # such as `__file__`, which tools read of every entry of `sys.modules`
             raise AttributeError(f"tl.{self.__name__} has no {name!r}")
         known = self.places()
         if name in known:

@@ -42,7 +42,7 @@ def takes_fields_of(
 ) -> Callable[[Callable[[T, S], None]], Callable[Concatenate[T, P], None]]:
     """Let an `__init__` that receives an object of the dataclass `kind` take the fields of `kind` instead.
 
-    `elsewhere` maps arguments that it does not take to where they belong, for the error.
+    `elsewhere` maps names of arguments that belong to another object to a text about it, for the error.
     """
 
     def decorate(init: Callable[[T, S], None]) -> Callable[Concatenate[T, P], None]:
@@ -68,7 +68,7 @@ def with_example(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Let the error about wrong arguments of a function name the nearest argument, or else show `example`.
 
-    `elsewhere` maps arguments that it does not take to where they belong, for the error.
+    `elsewhere` maps names of arguments that belong to another object to a text about it, for the error.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -104,7 +104,7 @@ def _wrong_arguments(
 
 
 class ShownSignature:
-    """Attribute `__signature__` of a pydantic model: types without their constraints and validators."""
+    """Descriptor `__signature__` of a pydantic model, with types without their constraints and validators."""
 
     def __get__(self, instance: object, owner: type[BaseModel]) -> inspect.Signature:
         fields = owner.model_fields.items()
@@ -120,10 +120,11 @@ class ShownSignature:
 
 
 class ShownDocstring(str):
-    """Attribute `__doc__` of a pydantic model: its docstring with a section `Parameters`.
+    """Descriptor `__doc__` of a pydantic model: its docstring with a section `Parameters`.
 
-    It is a `str` with the docstring itself, because the built-in `help` reads the stored attribute without
-    `__get__`, and then calls `expandtabs`. An empty docstring is replaced by that of the base class.
+    It is also a `str`, the docstring without the section, because the built-in `help` reads the descriptor
+    itself, without `__get__`, and calls `expandtabs`. An empty docstring is replaced by that of the base
+    class.
     """
 
     __slots__ = ("owner",)
@@ -243,8 +244,8 @@ _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def field_docs(kind: Any) -> dict[str, str]:
-    """Return the attribute docstrings of the fields of a dataclass or pydantic model. Those of subclasses
-    take precedence over those of their bases.
+    """Return the attribute docstrings of the fields of a dataclass or pydantic model. A field of
+    a subclass takes precedence over the field of a base class.
 
     They are read from the source on demand. Pydantic's `use_attribute_docstrings` reads them when the class
     is created, which adds 0.3 s to `import tot_lab`. Fields without a docstring or without available source

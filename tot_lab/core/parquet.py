@@ -1,7 +1,7 @@
 """Reading tables in Parquet, which requires pyarrow (extra `parquet`).
 
 A small file can hold billions of rows, or rows of any size, and its metadata may be false. Therefore a
-process with limits reads a file first and measures its rows.
+process with limits on memory and time first reads the file and measures its rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def answer(request):
         return False
     return True
 """)
-"""Returns whether the rows of a file take at most a given number of bytes."""
+"""Process that returns whether the rows of a file take at most a given number of bytes."""
 
 
 def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -50,7 +50,8 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         ImportError: If pyarrow is not installed.
         OSError: If the file cannot be opened.
-        ValueError: If it is damaged, or its rows take more than `most_unpacked`. The message names the file.
+        ValueError: If it is damaged, or its rows take more bytes than `most_unpacked` allows. The message
+            names the file.
     """
     if find_spec("pyarrow") is None:
         raise ImportError(f"{requires(str(path), 'pyarrow', 'parquet')}.")
@@ -75,7 +76,7 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def parquet_footer(path: Path, size: int) -> bytes:
-    """Return the beginning of the footer of a Parquet file, where the columns are named.
+    """Return the beginning of the footer of a Parquet file, which names the columns.
 
     Args:
         path: A file that begins with `MAGIC`.

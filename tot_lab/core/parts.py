@@ -2,8 +2,8 @@
 
 Strategies, searches, domains and simulated models are Parts: frozen pydantic models whose fields are their
 settings. A part is written as `{"kind": …, fields}`, nested parts included, and read back through the
-registry. A user's function is written as module, name and source hash. It is never imported on load: a loaded
-run can be displayed, and needs the function again before it can be run.
+registry. A user's function is written as module, name and source hash, and never imported on load: a loaded
+run can be displayed, but the function must be passed again to repeat the run.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ REGISTRY: dict[str, type[Part]] = {}
 
 
 class Alias(NamedTuple):
-    """Another name of one or several settings. Its values may have another form.
+    """An alternative name of one or several settings, whose value may have another type or unit.
 
     Attributes:
         paths: The paths of the settings, each of which is set.
-        convert: Converts the value. Raises ValueError, without the name, for a value it does not accept.
-            `None` means that the value is taken as it is.
+        convert: Converts the value. For an invalid value it raises ValueError, with a message to which the
+            name is prepended. `None` means no conversion.
         note: How the value differs from that of the settings, for the documentation.
     """
 
@@ -46,7 +46,7 @@ class Alias(NamedTuple):
 
 
 class InvalidSettings(ValueError):
-    """Raised for invalid settings. The message is one line. `problems` are pydantic's errors, by field."""
+    """Raised for invalid settings. The message is one line. `problems` is pydantic's list of errors."""
 
     def __init__(self, message: str, problems: Iterable[Any] = ()) -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ class InvalidSettings(ValueError):
 
 
 class PydanticModel(BaseModel):
-    """A pydantic model whose completion omits the names of pydantic, and whose errors are one line."""
+    """Base class of pydantic models. Completion omits pydantic's own names, and errors are one line."""
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
@@ -83,7 +83,7 @@ class PydanticModel(BaseModel):
             if positional:
                 raise TypeError(_by_name(type(self), positional))
             for name, value in settings.items():
-                is_numpy = type(value).__module__ == "numpy"  # also true for its functions
+                is_numpy = type(value).__module__ == "numpy"  # also for its functions: they have no `item`
                 if is_numpy and hasattr(value, "item") and not value.ndim:
                     settings[name] = value.item()
             try:
@@ -91,7 +91,7 @@ class PydanticModel(BaseModel):
             except ValidationError as error:
                 raise InvalidSettings.of(type(self), error.errors(include_url=False)) from None
 
-        __init__.__pydantic_base_init__ = True  # pydantic itself does not call it
+        __init__.__pydantic_base_init__ = True  # so that pydantic validates nested models without calling it
         __init__.__signature__ = inspect.signature(BaseModel.__init__)
         __init__.__doc__ = object.__init__.__doc__  # the docstring of the class describes the parameters
 
@@ -142,9 +142,10 @@ class Part(PydanticModel):
 
     A subclass is registered by its `kind`, by default its class name in snake_case. A subclass whose name
     begins with an underscore, or that sets `kind = ""`, is a base class and not registered. `aliases` are
-    further names, such as those of the original paper. They are accepted wherever a kind is, and never
-    written. `setting_aliases` maps further names of settings to the paths of the settings, or to the place
-    where the value belongs instead, such as `tl.Lab(tool_context=…)`. Names may be written in camelCase.
+    further names, such as those of the original paper. They are accepted wherever a kind is, but files hold
+    the kind. `setting_aliases` maps further names of settings to the paths of the settings, or to the place
+    where the value belongs instead, such as `tl.Lab(tool_context=…)`. Names of settings may be given in
+    camelCase.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
@@ -205,7 +206,7 @@ class Part(PydanticModel):
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
-        """Expand a short form of this part, by default the kind of a part without required settings."""
+        """Expand a short form of this part to settings. By default the short form is the kind, a string."""
         return {"kind": value} if isinstance(value, str) else value
 
     @classmethod
@@ -237,9 +238,9 @@ class Part(PydanticModel):
         return settings
 
     def recorded_by(self, schema: int) -> Mapping[str, Any]:
-        """Return settings that journals of `schema` lack and that need a value other than the default.
+        """Return settings that journals of version `schema` lack, with the values that repeat such a journal.
 
-        This version sets them so that it repeats such a journal.
+        They are needed if the default has changed since then.
         """
         return {}
 
@@ -336,7 +337,7 @@ def class_of(kind: Any, base: type[P]) -> type[P]:
         if found is not None and kind not in REGISTRY:
             raise ValueError(
                 f"the kind {kind!r} should come from {found.source}, which has no such part: no "
-                f"class there has `kind = {kind!r}`"
+                f"class there has `kind = {kind!r}`. Set it there, or rename the entry point."
             )
     part = REGISTRY.get(kind) if isinstance(kind, str) else None
     if part is None or not issubclass(part, base):
@@ -393,7 +394,7 @@ def _as_passed(part: BaseModel | type[BaseModel], path: str) -> str:
 
 
 def _setting_paths(part: BaseModel | type[BaseModel]) -> dict[str, list[str]]:
-    """The paths of settings by their names: those of `part`, its aliases, and those of the parts in it."""
+    """Map names to paths of settings: settings of `part`, its aliases, and settings of the parts in it."""
     kind = part if isinstance(part, type) else type(part)
     paths = {name: [name] for name in kind.model_fields}
     for name, alias in getattr(kind, "setting_aliases", {}).items():
@@ -423,11 +424,11 @@ def _without_branches(problems: Iterable[Any]) -> list[Any]:
 
 
 _TYPES = ("str", "int", "float", "bool")
-"""Branches of a union that are named like a field."""
+"""Names that pydantic gives to branches of a union and that could also be names of fields."""
 
 
 def _described(model: type[BaseModel], problem: Any) -> str:
-    """An error of pydantic in words, with the path of its setting."""
+    """Return the message about one of pydantic's errors, with the path of the setting."""
     path, text = ".".join(map(str, problem["loc"])), problem["msg"]
     where = ".".join(filter(None, [model.__name__, path]))
     if problem["type"] == "extra_forbidden" and path in problem["loc"]:
@@ -451,7 +452,7 @@ def _hides_input(model: type[BaseModel]) -> bool:
 
 
 def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
-    """The error about settings that were given by position."""
+    """Return the message about settings that were given by position."""
     if len(values) == 1 and isinstance(values[0], dict):
         given = "…" if _hides_input(model) else repr(values[0])
         return f"{model.__name__} takes its settings by name. Pass {model.__name__}(**{given})."
@@ -467,7 +468,7 @@ def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
 
 
 def _fields_for(model: type[BaseModel], value: Any) -> list[str]:
-    """The settings of `model` that are parts of the kind of `value`."""
+    """Return the settings of `model` that accept the part `value`."""
     return [
         name
         for name, field in model.model_fields.items()
@@ -493,7 +494,7 @@ def _by_head(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _expect_no_other(head: str, inner: Any, changes: Mapping[str, Any]) -> None:
-    """Raise ValueError if `inner`, the part `head`, was given other values for settings in `changes`."""
+    """Raise ValueError if `inner`, the part `head`, was made with another value of a setting in `changes`."""
     if not isinstance(inner, Part):
         return
     for name in inner.model_fields_set.intersection(changes):
@@ -504,7 +505,7 @@ def _expect_no_other(head: str, inner: Any, changes: Mapping[str, Any]) -> None:
 
 
 def _changed(part: Part | type[Part], head: str, value: Any, changes: dict[str, Any]) -> Any:
-    """Return `value`, the setting `head` of `part`, with `changes`, whose paths begin below `head`."""
+    """Return `value`, the setting `head` of `part`, with `changes`, whose paths are relative to `value`."""
     try:
         if isinstance(value, Part):
             return value.with_(changes)
@@ -516,7 +517,7 @@ def _changed(part: Part | type[Part], head: str, value: Any, changes: dict[str, 
         problems = [{**one, "loc": (head, *one["loc"])} for one in error.problems]
         raise InvalidSettings.of(part if isinstance(part, type) else type(part), problems) from None
     kind = part if isinstance(part, type) else type(part)
-    raise ValueError(f"{head} of {kind.__name__} has no settings of its own: got {value!r}")
+    raise ValueError(f"{head} of {kind.__name__} has no settings of its own: got {value!r}.")
 
 
 def _plain(value: Any) -> Any:
@@ -546,14 +547,14 @@ class UserFunction(Part):
     kind: ClassVar[str] = "function"
 
     module: str
-    """Module that defines it."""
+    """Name of the module that defines the function."""
 
     name: str
-    """Its qualified name."""
+    """Qualified name of the function."""
 
     source_sha256: str = ""
-    """SHA-256 of its source and of the numbers and texts among its defaults. Empty if the source is not
-    available."""
+    """SHA-256 of the source of the function and of the numbers and strings among its defaults. Empty
+    if the source is not available."""
 
     _function: Callable[..., Any] | None = PrivateAttr(default=None)
 
@@ -600,8 +601,8 @@ class UserFunction(Part):
 
         Args:
             what: What the function is, such as `evaluator`.
-            names: Names of the arguments. Others are accepted, but not these at other places.
-            forms: The accepted signatures.
+            names: Names of the arguments, in order. The function may rename them, but not swap them.
+            forms: The accepted signatures, for the error.
 
         Raises:
             ValueError: If it cannot be called with them.
@@ -652,9 +653,9 @@ class UserFunction(Part):
 
 
 def _source_of(function: Callable[..., Any]) -> str:
-    """Return the source of a function, with the plain values of its defaults.
+    """Return the source of a function, with those of its default values that are strings or numbers.
 
-    The lines of a lambda may contain other lambdas, so only the text of this one is returned.
+    The lines of a lambda may contain other lambdas, so only the text of `function` is returned.
     """
     code: Any = getattr(function, "__code__", None)
     spans = [span for span in code.co_positions() if span[3]] if code and code.co_name == "<lambda>" else []
@@ -691,9 +692,9 @@ def parts_in(part: Part) -> Iterator[Part]:
 
 
 def map_parts(value: Any, change: Callable[[Part], Mapping[str, Any]]) -> Any:
-    """Return `value`, a part or a container of parts, with the settings `change(part)` in each part.
+    """Return `value`, a part or a container of parts, with each part updated by the settings `change(part)`.
 
-    Inner parts are changed first. A value in which nothing changes is returned itself.
+    Inner parts are changed first. If nothing changes, the same object is returned.
     """
     if isinstance(value, Part):
         fields = {name: getattr(value, name) for name in type(value).model_fields}

@@ -1,9 +1,10 @@
 """Effect policies: which effects tools may have.
 
 Both the lab and a strategy may have a policy, and a tool must pass both. A lab cannot be given a tool that
-its own policy denies. A strategy does not offer the tools that it denies, and does not carry them out.
+its own policy denies. A strategy neither offers the tools that its policy denies to the model, nor calls
+them.
 
-A call whose arguments hold a secret is a matter of the lab's policy, too: see `SECRETS`.
+The lab's policy also decides whether the arguments of a call may contain secrets: see `SECRETS`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class EffectPolicy(PydanticModel):
 
 
 def _among(names: Set[str], listed: Set[str]) -> set[str]:
-    """Return the `names` that a policy lists, in any spelling."""
+    """Return those of `names` that are in `listed`, also in another spelling (`webSearch`, `web_search`)."""
     known = set(map(tool_name, listed))
     return {name for name in names if name in listed or tool_name(name) in known}
 

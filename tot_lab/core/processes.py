@@ -1,7 +1,7 @@
 """Processes for code, patterns and expressions from a model or an untrusted file. Each can be killed.
 
-A keeper (`keeper.py`) starts each of them and ends it, at the latest about a second after this process has
-died. The kernel sets the limits before any untrusted code runs, so that the code cannot lift them. Where
+A keeper (`keeper.py`) starts each of them and ends it, at the latest about a second after this Python process
+has died. The kernel sets the limits before any untrusted code runs, so that the code cannot lift them. Where
 isolation is possible (`can_isolate`), a process has no network, sees no other process, writes nowhere but in
 its folder, and nothing that it starts outlives it.
 """
@@ -76,7 +76,8 @@ class Worker:
 
         Args:
             request: A JSON value.
-            seconds: Maximum CPU time. The wall time is limited to `WALL` times as much, without the start.
+            seconds: Maximum CPU time. The maximum wall time is `WALL` times as much. The time to start the
+                process does not count.
 
         Raises:
             Killed: If the limit of CPU time is exceeded, or the process crashes.
@@ -92,7 +93,8 @@ class Worker:
         self._end()
         command = [sys.executable, "-P", "-s", "-S", "-X", "utf8", "-c", _SERVE]
         isolates = can_isolate()
-        # Matplotlib, which reasoning-gym imports, needs a writable folder. This one is the process's own.
+        # Matplotlib, which reasoning-gym imports, needs a writable folder. An isolated process has its own
+        # `/dev/shm`.
         temporary = {"TMPDIR": "/dev/shm"} if isolates else {}
         try:
             self._process = subprocess.Popen(
@@ -134,7 +136,7 @@ class Worker:
             line = process.stdout.readline()
         except OSError:
             line = ""
-        except BaseException:  # an interrupt; the late reply would be read as that to the next request
+        except BaseException:  # after an interrupt, the next request would read this reply
             self._end()
             raise
         finally:
@@ -206,10 +208,11 @@ def answer(request):
 def found_in(pattern: str, texts: Sequence[str], seconds: float) -> list[bool]:
     """Return for each of `texts` whether it holds a match of `pattern`.
 
-    A pattern of ten characters can keep Python's `re` busy for years, and a thread cannot be stopped.
+    A separate process does the matching: a pattern of ten characters can keep Python's `re` busy for years,
+    and a thread cannot be stopped.
 
     Raises:
-        Ungraded: If that takes longer than `seconds` of CPU time or `WALL` times as much wall time, or
+        Ungraded: If the search takes longer than `seconds` of CPU time or `WALL` times as much wall time, or
             `pattern` is not valid.
     """
     if not texts:
@@ -238,7 +241,7 @@ def passes_tests(programs: Sequence[str], tests: str, seconds: int) -> bool:
         RuntimeWarning: If this machine cannot isolate the process.
     """
     if os.name != "posix":
-        raise Failed("running tests needs Linux or macOS")
+        raise Failed("grading with Python tests requires Linux or macOS")
     if not can_isolate():
         warnings.warn(f"grading with Python tests: {NOT_ISOLATED}", RuntimeWarning, stacklevel=2)
     folder = Path(tempfile.mkdtemp(prefix="tot_lab-"))
@@ -307,7 +310,7 @@ main()
 
 
 def python(script: Path) -> list[str]:
-    """Return the command that runs a script without the user's settings of Python."""
+    """Return the command that runs a script in Python's isolated mode (`-I`)."""
     return [sys.executable, "-I", "-X", "utf8", str(script)]
 
 
@@ -319,12 +322,12 @@ def kept(
     folder: Path | str | None = None,
 ) -> list[str]:
     """Return the command that runs `command` under the keeper. Start it in a new session, and end it with
-    `end`.
+    `end`. On Windows, `command` is returned unchanged.
 
     Args:
         command: A program and its arguments.
         wall: Limit of wall time in seconds.
-        limits: CPU seconds, bytes of memory, bytes of a file and processes.
+        limits: Maximum CPU seconds, bytes of memory, bytes of each file, and processes. Empty sets no limits.
         folder: The only folder in which an isolated program may write. `""` allows no writing, and `None`
             runs the program without isolation.
     """
@@ -336,7 +339,7 @@ def kept(
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End a kept process and what it started, and wait until it has ended."""
+    """End a process that runs under the keeper, with everything that it started, and wait for it."""
     if process.poll() is None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -346,7 +349,7 @@ def end(process: subprocess.Popen[Any]) -> None:
 
 
 async def end_async(process: asyncio.subprocess.Process) -> None:
-    """Like `end`, for a process of asyncio. The keeper is signalled even if this task is cancelled."""
+    """Like `end`, for an asyncio process. It is ended even if the calling task is cancelled."""
     with suppress(ProcessLookupError):
         process.terminate()
     await asyncio.shield(_until_ended(process))
@@ -362,7 +365,7 @@ async def _until_ended(process: asyncio.subprocess.Process) -> None:
 
 
 def kill_group(group: int) -> None:
-    """Kill the keeper of a process with its process group. `end` asks the keeper to end its program first."""
+    """Kill the process group of a keeper. Unlike `end`, it does not let the keeper end its program first."""
     with suppress(ProcessLookupError, PermissionError):  # all have ended; macOS raises the latter for zombies
         if os.name == "posix":
             os.killpg(group, signal.SIGKILL)
@@ -371,7 +374,7 @@ def kill_group(group: int) -> None:
 
 
 def delete_folder(folder: Path) -> None:
-    """Delete a folder with `rm`, since Python's own functions fail on very deep folders."""
+    """Delete a folder with `rm`, since Python's own functions fail on deeply nested folders."""
     remove = ["rm", "-rf", "--", str(folder)]
     if subprocess.run(remove, stderr=subprocess.DEVNULL, check=False).returncode != 0:
         made_readable = ["chmod", "-R", "u+rwx", "--", str(folder)]
@@ -381,7 +384,7 @@ def delete_folder(folder: Path) -> None:
 
 @lru_cache
 def can_isolate() -> bool:
-    """Whether the keeper can isolate programs on this machine; tested once."""
+    """Whether the keeper can isolate programs on this machine. The result is cached."""
     if sys.platform != "linux":
         return False
     command = kept([sys.executable, "-I", "-S", "-c", ""], folder="")

@@ -24,12 +24,12 @@ UNINSTRUCTED = frozenset({"reward"})
 to them, neither the system prompt of the task nor a thinking level."""
 
 OTHER = "other"
-"""The role of calls with any other purpose, in counts by role."""
+"""The role of calls with any other purpose, in tables and counts by role."""
 
 _ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
 
 
 def role_of(purpose: str) -> str | None:
-    """The standard role of a call's purpose, `None` if it has none."""
+    """The standard role (a key of `ROLES`) of a call's purpose. `None` if the purpose has none."""
     role, colon, _ = purpose.partition(":")
     return role if colon and role in ROLES else _ROLE_OF.get(purpose)

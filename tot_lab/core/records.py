@@ -1,9 +1,9 @@
-"""The closed set of records.
+"""The types of records. They form a closed set.
 
-A run is the list of its records. The tree, frames, figures and reports are folds over that list. The set is
-closed, so a file can be loaded without the strategy that wrote it; anything else that a strategy reports is a
-`Note`. Records are flat frozen msgspec structs, because encoding them dominates the time of a search and
-pydantic was two to three times slower.
+A run is the list of its records. The tree, frames, figures and reports are computed from this list. As
+the set is closed, a file can be loaded without the strategy that wrote it; anything else that a strategy
+reports is a `Note`. Records are flat frozen msgspec structs, because encoding them dominates the time of a
+search and pydantic was two to three times slower.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Decision: TypeAlias = Literal["kept", "pruned", "complete", "duplicate", "merged
 """Decisions about a thought.
 
 - `kept`: stays in the search.
-- `pruned`: left the search; `reason` names the rule.
+- `pruned`: was removed from the search; `reason` names the rule.
 - `complete`: its path needs no further step.
 - `duplicate`: repeats the text of a sibling.
 - `merged`: reaches the same state as the thought `other`.
@@ -38,13 +38,14 @@ STATES = ("question", "proposed", "unreadable", *DECISIONS)
 could not be read, else `proposed`. Tables, figures, reports and the explorer use these words."""
 
 END_OF_REPLY = "end of reply"
-"""The reason of `complete` if the model ended a reply that continues the path."""
+"""`Decided.reason` of a `complete` thought at which the model ended a reply that several thoughts share."""
 
 UnitInterval: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A score, 0 to 1."""
 
 CENTURY = 3.2e9
-"""Seconds. A later time in a file is corruption, and would overflow dates and figures."""
+"""A century in seconds: the latest `Line.t` that is accepted. A later one in a file is corruption, and would
+overflow dates and figures."""
 
 
 class Thought(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="thought"):
@@ -103,10 +104,10 @@ class Note(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="note"
 
     Attributes:
         name: Its name.
-        at: The thought to which it belongs.
+        at: Id of the thought to which it belongs.
         data: Its data.
-        fallback: Whether it reports a result that replaces a requested one. The recorder logs such a note and
-            records it without this flag.
+        fallback: Whether the strategy reports that it uses another result than the one it requested. The
+            recorder logs such a note as a warning, and records it without this flag.
     """
 
     name: str
@@ -128,7 +129,7 @@ class Ended(
     tag="ended",
     rename={"stop_reason": "stop"},  # the name in files
 ):
-    """The end of a run. `stop_reason` is one of `STOP_CODES`."""
+    """The end of a run: fields of the strategy's `Answer`, and `error`, the exception that ended the run."""
 
     stop_reason: str
     answer: str = ""
@@ -140,7 +141,7 @@ class Ended(
 
 Event: TypeAlias = Thought | Scored | Decided | Note
 EVENTS = (Thought, Scored, Decided, Note)
-"""The records that a strategy may yield itself. The driver makes the others."""
+"""The types of records that a strategy may yield. The driver makes the others (`Call`, `Reply`, `Ended`)."""
 
 Record: TypeAlias = Thought | Scored | Decided | Note | Call | Reply | Ended
 """All record types."""
@@ -155,7 +156,8 @@ _FIRST: tuple[Position, ...] = tuple(zip(range(4096)))
 def positions() -> Iterator[Position]:
     """Yield the positions in a program without branches: `(0,)`, `(1,)`, and so on.
 
-    All runs share the objects of the first positions, since each takes as much time and memory as a record.
+    All runs share the tuples of the first 4,096 positions: a new tuple takes as much time and memory as a
+    record.
     """
     return chain(_FIRST, zip(count(len(_FIRST))))
 
@@ -195,7 +197,7 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             differ between two runs of the same search.
         t: Seconds since the run began.
         e: The record.
-        paid: USD really paid for this reply, failed tries included: 0.0 if it came from a cache or a journal,
+        paid: USD actually paid for this reply, failed tries included: 0.0 if it came from a cache or journal,
             `None` if the price is not known. Under a limit on spending, a try without reported usage
             counts what was reserved for it.
         like: Which text the file omits because an earlier line holds it; see `tot_lab.record.journal`.
@@ -235,7 +237,7 @@ the note is what the journal had paid for calls that are made again.
 
 def payments(lines: Iterable[Line]) -> float:
     """Return the USD paid in `lines`. A reply of unknown price, and a call without a reply, count the most
-    that they can have cost, which their notes state.
+    that they can have cost, which a note about the call states.
     """
     paid, unanswered = list[float](), dict[Position, float]()
     for line in lines:

@@ -207,8 +207,8 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
         "reflexion": "tot_lab.record.logs.reflexion:ReflexionLog",
     },
 }
-"""The place of each built-in component, by group and name. If the name of a model ends with `/` or `:`, the
-model receives the rest of the name.
+"""The import path of each built-in component, by group and name. The name of a model may be a prefix
+(`tiny/`, `local:`): the model receives the rest of the requested name.
 """
 
 AXES = ("proposers", "evaluators", "searches", "answers")
@@ -219,7 +219,7 @@ GROUPS = tuple(BUILT_IN)
 
 
 class Component(NamedTuple):
-    """A component, and its source for error messages: the package and the object's place in it."""
+    """A component, and its source for error messages: the package and the import path."""
 
     value: Any
     source: str
@@ -242,15 +242,15 @@ def import_parts() -> None:
 
 
 def axes() -> list[Any]:
-    """The built-in values of the axes of a tree search, except `Stop`."""
+    """The built-in parts of a tree search: proposers, evaluators, searches and answer rules."""
     return [part for group in AXES for part in built_in(group).values()]
 
 
 def find(name: str, group: str | None = None) -> Component | None:
-    """Import the component of that name. Returns `None` if there is none.
+    """Import the component named `name`. Returns `None` if there is none.
 
     Args:
-        name: Its name, such as a kind.
+        name: Its name, such as the `kind` of a part.
         group: Its group. `None` searches all groups.
 
     Raises:
@@ -273,7 +273,7 @@ def load_installed(name: str, group: str | None = None) -> Component | None:
         return None
     source = " and ".join(f"{_package(entry)} ({entry.value})" for entry in entries)
     if len(entries) > 1:
-        raise ValueError(f"the kind {name!r} is offered by {source}; uninstall one")
+        raise ValueError(f"the kind {name!r} is offered by {source}. Uninstall one of them.")
     try:
         return Component(entries[0].load(), source)
     except Exception as error:
@@ -284,7 +284,7 @@ def load_installed(name: str, group: str | None = None) -> Component | None:
 def offered(group: str | None = None) -> Mapping[str, tuple[EntryPoint, ...]]:
     """The entry points of installed packages by name. Imports nothing.
 
-    A package installed while this process runs is found by the next process.
+    The result is cached: a package installed while this process runs is found by the next process.
     """
     return _offered(tuple(sys.path), group)
 
@@ -300,7 +300,9 @@ def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[Ent
                 taken = (
                     f"{_package(entry)} offers {entry.name!r} in {entry.group!r}, but tot_lab has that name"
                 )
-                warnings.warn(f"{taken}. The package's one is not used; rename it.", stacklevel=2)
+                warnings.warn(
+                    f"{taken}. The component of the package is ignored. Rename its entry point.", stacklevel=2
+                )
             others = found.get(entry.name, ())
             if entry.value not in {other.value for other in others if other.dist == entry.dist}:
                 found[entry.name] = (*others, entry)
@@ -308,7 +310,7 @@ def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[Ent
 
 
 def misplaced(name: str) -> str:
-    """The group of an entry point of that name, for an error, if tot_lab has no such group. "" otherwise."""
+    """Return a clause about an entry point with this name in a group that tot_lab lacks. "" without one."""
     from importlib.metadata import entry_points  # noqa: PLC0415  its import takes a while
 
     groups = [f"tot_lab.{group}" for group in GROUPS]

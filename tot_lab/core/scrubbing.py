@@ -27,10 +27,10 @@ _ENDS_OF_A_KEY = re.compile(r"(?<![\w-])[\w-]+\*{3,}[\w-]*")  # the format of Op
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 SHORTEST = 8
-"""The shortest value that counts as a secret by its name, and the shortest prefix of a secret."""
+"""Minimum length of a value that its name marks as a secret, and of a truncated secret that is recognised."""
 
 LONG = 16
-"""The shortest key that is removed from successful replies. A shorter one may be a word, such as `EMPTY`."""
+"""Minimum length of a key that is removed from successful replies. A shorter one may be a word (`EMPTY`)."""
 
 HIDDEN = "•••"
 """Replaces a secret."""
@@ -98,8 +98,8 @@ def _long_keys(keys: tuple[str, ...], environment: tuple[str, ...]) -> tuple[str
 
 def holds_secret(text: str, *keys: str) -> bool:
     """Whether `text` holds one of `keys` or a secret of the environment, also encoded for URLs, in JSON, in
-    base64 or in hexadecimal digits. A long secret is also found in other case and with other punctuation, and
-    one half of it is enough if the half is long. Ciphers are not recognised.
+    base64 or in hexadecimal digits. A secret of `LONG` characters is also found in other case and with other
+    punctuation, and so is either half of it if the half is as long. Ciphers are not recognised.
     """
     secrets = [
         key for key in (*keys, *secrets_in_environment()) if len(key) >= SHORTEST and not _is_path(key)
@@ -148,7 +148,7 @@ class Form(NamedTuple):
 
 @lru_cache(64)
 def forms_of(keys: tuple[str, ...]) -> tuple[Form, ...]:
-    """The ways of writing `keys`, in their order."""
+    """Return patterns that find each of `keys`, plain and encoded, in the order of `keys`."""
     forms = []
     for key in filter(None, keys):
         runs = _ENCODED.split(key)
@@ -177,8 +177,8 @@ def _written(part: str) -> str:
 
 
 def _as_digits(key: str) -> list[str]:
-    """Return `key` in hexadecimal digits, and the parts of its base64 that are the same inside any longer
-    text.
+    """Return `key` in hexadecimal digits, and those characters of its base64 that do not depend on the text
+    around `key`, one text for each alignment and alphabet.
     """
     if len(key) < SHORTEST:
         return []
@@ -191,7 +191,7 @@ def _as_digits(key: str) -> list[str]:
 
 
 def without_beginning(text: str, key: str) -> str:
-    """Remove a truncated `key` from the end of `text`."""
+    """Replace a truncated `key` (at least `SHORTEST` characters) at the end of `text` by `HIDDEN`."""
     begun = (key[:most] for most in range(len(key) - 1, SHORTEST - 1, -1))
     end = next(filter(text.endswith, begun), None)
     return text if end is None else text[: -len(end)] + HIDDEN

@@ -34,10 +34,10 @@ class Strategy(StrategyMethods, Part):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         """Reason about `task`.
 
-        The thought `at` is recorded first, and the ids of all others begin with `at.`, so that strategies
-        nest.
+        The strategy records the thought with the id `at` first, and the ids of all others begin with `at.`,
+        so that strategies nest.
         """
-        raise NotImplementedError(f"the strategy {self.kind!r} has no think")
+        raise NotImplementedError(f"the strategy {self.kind!r} has no think. Define the method `think`.")
 
     if not TYPE_CHECKING:  # type checkers would accept any attribute
 
@@ -52,7 +52,7 @@ class Strategy(StrategyMethods, Part):
             """Return the first prompt of each purpose that this strategy sends, without a model."""
 
     def checks_answers(self, task: Task) -> bool:
-        """Whether an answer to `task` has passed the check of its domain (`Domain.verify`)."""
+        """Whether this strategy gives only answers that the check of the domain accepts (`Domain.verify`)."""
         return False
 
     def max_calls(self, task: Task) -> int | None:

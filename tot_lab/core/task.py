@@ -49,53 +49,68 @@ class Prompts:
 
     def sample_prompt(self, task: Task, path: Path) -> str:
         """Asks for one next step."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no sample_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no sample_prompt. Define it, or use another proposer."
+        )
 
     def propose_prompt(self, task: Task, path: Path, count: int) -> str:
         """Asks for up to `count` different next steps in one reply."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no propose_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no propose_prompt. Define it, or use another proposer."
+        )
 
     def value_prompt(self, task: Task, path: Path) -> str:
         """Asks how promising the last step of `path` is."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no value_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no value_prompt. Define it, or use another evaluator."
+        )
 
     def part_prompts(self, task: Task, path: Path) -> list[str]:
         """Asks for a verdict on each part of the state separately, for `evaluate="parts"`.
 
-        Equal prompts count as one part. A state without prompts is unreadable.
+        Equal prompts count as one part. Without prompts the state gets no score.
         """
-        raise NotImplementedError(f"the domain {self.kind!r} has no part_prompts")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no part_prompts. Define it, or use another evaluator."
+        )
 
     def max_parts(self, task: Task) -> int:
         """The maximum number of `part_prompts` of a state. It bounds the calls; more prompts are an error."""
         raise NotImplementedError(
-            f"the domain {self.kind!r} has no max_parts, the most part_prompts of a state"
+            f"the domain {self.kind!r} has no max_parts. Define it (the most part_prompts of a state), "
+            "or use another evaluator."
         )
 
     def judge_prompt(self, task: Task, path: Path) -> str:
         """Asks for a verdict on the last step of `path`: one of `judge_labels` and no other word."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no judge_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no judge_prompt. Define it, or use another evaluator."
+        )
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
         """Asks which of `paths`, numbered from 1, is the most promising."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no vote_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no vote_prompt. Define it, or use another evaluator."
+        )
 
     def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
         """Asks for a score of each of `candidates`, next steps after `path`, in one reply."""
-        raise NotImplementedError(f"the domain {self.kind!r} has no joint_prompt")
+        raise NotImplementedError(
+            f"the domain {self.kind!r} has no joint_prompt. Define it, or use another evaluator."
+        )
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
         """Asks for the whole answer at once, after step-by-step reasoning if `reasoning`.
 
         Strategies use `Task.answer_prompt`, which also shows the earlier steps.
         """
-        raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt")
+        raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt. Define this method.")
 
     def task_prompt(self, task: Task, reasoning: bool) -> str:
-        """States the task for a request that sets the form of the reply itself, such as JSON.
+        """States the task for a request that specifies the format of the reply itself, such as JSON.
 
-        The default is `answer_prompt`; a domain whose `answer_prompt` sets a form overrides it. Strategies
-        use `Task.task_prompt`, which also shows the earlier steps.
+        The default is `answer_prompt`; a domain whose `answer_prompt` specifies a format overrides it.
+        Strategies use `Task.task_prompt`, which also shows the earlier steps.
         """
         return self.answer_prompt(task, reasoning)
 
@@ -206,7 +221,7 @@ class Rules:
         return type(self).complete is Rules.complete
 
     def state(self, task: Task, path: Path) -> Hashable | None:
-        """A key that is equal for paths that reach the same state. `None` means that no other path does."""
+        """A key that is equal for paths that reach the same state. `None` means that `path` is not merged."""
         return None
 
     def answer(self, task: Task, path: Path) -> str | None:
@@ -225,7 +240,7 @@ class Rules:
         return " ".join(answer.casefold().split())
 
     def verify(self, task: Task, answer: str) -> bool | None:
-        """Whether `answer` keeps the rules that the problem itself states, judged without the reference.
+        """Whether `answer` satisfies the rules that the problem itself states. The reference is not used.
 
         `None` if the domain cannot tell.
         """
@@ -239,8 +254,8 @@ class Rules:
         return None
 
     def why_ungraded(self, task: Task) -> str:
-        """Why answers to `task` are not graded although their reference or their grading is known, and how
-        they could be graded. Empty without such a reason.
+        """Why answers to `task` cannot be graded although it has a reference or tests, and what to do about
+        it. Empty if they can be graded, or if there is nothing to compare them with.
         """
         lacks = task.reference is not None and type(self).grade is Rules.grade
         return f"the domain {self.kind!r} has no grade" if lacks else ""
@@ -259,7 +274,7 @@ class Rules:
 
     def expected(self, task: Task) -> Any:
         """Return the right answer in the form shown to people. Returns `None` if it is not known, or if
-        others can be right too.
+        other answers can be right too.
         """
         return task.reference
 
@@ -283,7 +298,7 @@ _ACCEPTED: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _checked(method: Callable[..., Any], returns: str) -> Callable[..., Any]:
-    """`method`, which raises an error if it returns something else: it would fail far from there."""
+    """Return `method` with a check of the type of its result, so that a wrong one is an error at once."""
 
     @wraps(method)
     def checked(self: Domain, *args: Any, **kwargs: Any) -> Any:
@@ -300,8 +315,8 @@ def _checked(method: Callable[..., Any], returns: str) -> Callable[..., Any]:
 class Domain(Prompts, Readers, Rules, Part):
     """The knowledge about a family of tasks that a search needs. The defaults suit any question.
 
-    Methods may not do I/O or keep state. They are also used to inspect finished runs, and the path of a
-    baseline is a single whole reply: methods must accept any text, and may not raise.
+    Methods must not do I/O or keep state. They are also used to inspect finished runs, where the path of a
+    baseline is a single whole reply: methods must accept any text, and must not raise.
     """
 
     kind: ClassVar[str] = ""
@@ -322,8 +337,8 @@ class Domain(Prompts, Readers, Rules, Part):
 
     @classmethod
     def task_factory(cls) -> Callable[..., Task] | None:
-        """A function that makes a task from a problem and keyword settings. `None` makes a task from any
-        question, with the settings of the domain.
+        """A function that makes a task from a problem and keyword settings. `None` means that a task can be
+        made from any question, and the keyword settings are those of the domain.
         """
         return None
 
@@ -334,7 +349,7 @@ class Domain(Prompts, Readers, Rules, Part):
 
     @classmethod
     def tools(cls) -> tuple[Tool, ...]:
-        """Tools for its tasks. A lab accepts the name of the domain for them."""
+        """Tools for its tasks. In `tl.Lab(tools=…)`, the name of the domain stands for all of them."""
         return ()
 
     def part(self, task: Task, question: str, known: str) -> Task:
@@ -355,7 +370,7 @@ class Answer(msgspec.Struct, frozen=True):
         stop_reason: Why the strategy ended, one of `STOP_CODES`.
         node: The thought that holds the answer.
         score: The score of that thought.
-        ranked: Ids of further candidates, best first.
+        ranked: Ids of the thoughts that hold candidate answers, best first.
     """
 
     text: str
@@ -374,7 +389,7 @@ _Text = Annotated[str, AfterValidator(_encodable)]
 
 
 class LabContext(PydanticModel):
-    """Facts about a lab, its model and its user that strategies may read."""
+    """Settings of a lab that strategies may read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     profile: str | None = None
@@ -398,7 +413,7 @@ class LabContext(PydanticModel):
 
 
 def make_task(kind: str, *given: Any, **settings: Any) -> Task:
-    """Make a task with the factory of the domain of that kind."""
+    """Make a task with the `task_factory` of the domain named `kind`."""
     make = class_of(kind, Domain).task_factory()
     assert make is not None
     return make(*given, **settings)
@@ -409,7 +424,7 @@ class Task(PydanticModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     setting_aliases: ClassVar[Mapping[str, str]] = {"answer": "reference", "prompt": "question"}
-    """Names by which errors recognise a setting."""
+    """Other names of settings. They are not accepted, but the error suggests the setting."""
 
     domain: SerializeAsAny[Domain]
     """The family of tasks it belongs to."""
@@ -444,7 +459,7 @@ class Task(PydanticModel):
     """The model's context window in tokens. `None` if it is not known. The lab sets it."""
 
     lab: LabContext = LabContext()
-    """Profile and ids of the lab, which sets them. Every strategy may read them, nested ones too."""
+    """Settings of the lab that every strategy may read, nested ones too. The lab sets it."""
 
     def hidden(self) -> Task:
         """The task as a strategy receives it, without the reference."""
@@ -459,7 +474,7 @@ class Task(PydanticModel):
         return [*self.steps, *texts]
 
     def without_steps(self) -> Task:
-        """The task as a user's evaluator function receives it: without `steps`, since its paths hold them."""
+        """The task for a user's evaluator function: without `steps`, which the paths already contain."""
         return self.model_copy(update={"steps": ()}) if self.steps else self
 
     def answer_prompt(self, reasoning: bool) -> str:

@@ -49,7 +49,7 @@ class Budget(PydanticModel):
       if that would exceed the limit. `calls` does not count retries. Failed tries are part of the journal, so
       a replay or a resumed run counts them again. They are not part of the cache, so a rerun from the cache
       may admit more calls.
-    - Each sample of a request for several counts the prompt, as if it had been requested alone.
+    - If one request asks for several samples, each counts the tokens of the prompt, as if requested alone.
     - Impossible usage (negative, not a number, absurdly large) counts as unknown. Such a call uses
       up its whole reservation, or everything that is left if nothing is known yet. `Reply.reported_usage`
       holds the reported values.
@@ -65,10 +65,10 @@ class Budget(PydanticModel):
         **dict.fromkeys(("minutes", "time", "timeout"), "seconds"),
         **dict.fromkeys(("cost", "dollars"), "usd"),
     }
-    """The limits that other names mean. The names are not accepted, but errors suggest the limit."""
+    """Other names of limits. They are not accepted, but the error suggests the limit."""
 
     calls: Annotated[int, Field(ge=0)] | None = None
-    """Model calls."""
+    """Number of model calls."""
 
     input_tokens: Annotated[int, Field(ge=0)] | None = None
     """Input tokens of all calls."""
@@ -80,10 +80,10 @@ class Budget(PydanticModel):
     """Input and output tokens of all calls."""
 
     usd: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Cost of all calls in USD, with cached replies at their price, and with failed tries."""
+    """Cost of all calls in USD. Cached replies count at their price, and failed tries count too."""
 
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    """Wall time."""
+    """Wall time in seconds."""
 
 
 class Gather(NamedTuple):
@@ -99,7 +99,7 @@ class Slots(NamedTuple):
     """A limit on the calls in flight that all runs of a process share, whichever models they call.
 
     Attributes:
-        name: Calls whose slots have the same name and number share one limit.
+        name: Name of the limit. Calls whose `Slots` have the same name and number share one limit.
         number: The most calls in flight.
     """
 
@@ -119,7 +119,7 @@ class WithBudget(NamedTuple):
 class Effect(NamedTuple):
     """A call that a function answers instead of a model. The strategy receives its `Reply`.
 
-    It is recorded, replayed, refused and timed like a model call, and does not count as one.
+    It is recorded, replayed, refused and timed like a model call, but budgets do not count it.
 
     Attributes:
         call: The call, made by `core.tools.function_call`.
@@ -166,8 +166,8 @@ class RandomNumbers(Request, frozen=True):
     Attributes:
         task: The problem, as text.
         purpose: The purpose of the numbers. Different purposes draw independent numbers.
-        attempt: The attempts that the strategy is part of (`resample`). As for calls, different attempts get
-            different numbers, and different nodes do not.
+        attempt: The attempts that the strategy is part of (`resample`). Different attempts get different
+            numbers. Different nodes get equal ones.
     """
 
     task: str
@@ -181,7 +181,7 @@ class RandomNumbers(Request, frozen=True):
 
 
 class Acts(Request, frozen=True):
-    """A request for the acts of a person on a search. The strategy receives `None`, or a generator.
+    """A request for the acts of a person on a search. The strategy receives a generator, or `None` for none.
 
     The generator yields the events of the changes, adds them to `tree`, and returns a list of `Change`. The
     strategy runs it with `yield from`, so that wrappers of the strategy see these events like all others.
@@ -208,17 +208,17 @@ def _as_it_is(call: Call) -> Call:
 
 
 class SampleCounter:
-    """Gives the thoughts of one search their sample indices. A search receives it for `Samples`.
+    """Assigns sample indices to the calls of one search. A search receives it in reply to `Samples`.
 
     Equal requests, for several thoughts or for further expansions of one, take successive indices, so that
     each gets its own samples. At temperature 0 all samples are equal, and equal requests share them.
 
     Args:
-        recorded: Calls of an earlier record of the search, in program order. The same calls get the same
-            indices again, and no other call gets these.
+        recorded: Calls in an earlier record of the search, in program order. Equal calls for the same node
+            get their indices again, and no other call gets these indices.
         by_thought: Whether equal requests share their samples at every temperature, as in journals before
             schema 4.
-        made: As in `Samples`.
+        made: See `Samples`.
     """
 
     __slots__ = ("_by_thought", "_made", "_next", "_recorded")
@@ -243,7 +243,7 @@ class SampleCounter:
         """Reserve `count` samples of `call`, and return a call for each.
 
         A proposer takes its samples before it makes a call, so that they are numbered in the order of the
-        picks. Indices that it does not use are not given to others.
+        picks. Indices that it does not use stay unused. Recorded samples come first, in addition to `count`.
         """
         owner, texts = (call.node, call.purpose), _texts_of(call)
         recorded = self._recorded.get((owner, texts), ())
@@ -268,8 +268,8 @@ def _numbered(call: Call, recorded: deque[int] | tuple[()], reserved: range) -> 
 class Samples(Request, frozen=True):
     """A request for the sample indices of a search. The strategy receives a `SampleCounter`.
 
-    In a branch of a run the counter knows the indices of that run, so that a thought keeps its samples when
-    another thought is edited.
+    In a run made by `lab.branch`, the counter starts with the indices of the parent run, so that a thought
+    keeps its samples when another thought is edited.
 
     Attributes:
         made: Returns a call of the search with the settings that the run adds to it.
@@ -369,7 +369,7 @@ def with_timeout(seconds: float, thinking: Thinking[T], *, slots: Slots | None =
 
     Args:
         seconds: Time limit of each call.
-        thinking: The strategy under way.
+        thinking: The generator to run, such as `strategy.think(task)`.
         slots: Limits the calls in flight of all runs of the process that name the same slots.
     """
     result: T = yield WithBudget(Budget(), thinking, seconds, slots)
@@ -384,21 +384,21 @@ def map_steps(
     This is how one strategy wraps another.
 
     Args:
-        edit: Returns the step to yield instead, or `None` to skip the step and continue.
+        edit: Returns the step to yield instead. `None` yields nothing: `thinking` then receives its own step.
         of: The types of the steps that are edited: `Call`, events or `WithBudget`.
     """
     return intercept(_Editor(edit, of), thinking, 1)
 
 
 class Interceptor(Protocol):
-    """Performs steps of a strategy and may make calls of its own in between. See `intercept`."""
+    """Handles steps of a strategy, and may make calls of its own before and after. See `intercept`."""
 
     @property
     def of(self) -> type[Any] | tuple[type[Any], ...]:
-        """The types of the steps that it performs, except `Gather`. The others are performed as they are."""
+        """The types of steps that it handles, never `Gather`. Other steps pass through unchanged."""
 
     def carry_out(self, step: Any) -> Thinking[Any]:
-        """Perform `step`, or something in its place. Returns what the strategy receives."""
+        """Yield `step`, or other steps in its place. Returns what the strategy receives."""
 
     def fork(self) -> Self:
         """Return an interceptor for a branch, with the same state but nothing mutable shared."""
@@ -423,12 +423,11 @@ class _Editor(NamedTuple):
 
 
 def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Thinking[T]:
-    """Run `thinking`, branches included, with the steps of the types `interceptor.of` performed by
-    `interceptor`.
+    """Run `thinking`, branches included. `interceptor` handles the steps of the types `interceptor.of`.
 
     Args:
-        interceptor: Performs the steps.
-        thinking: The strategy under way.
+        interceptor: Handles the steps.
+        thinking: The generator to run, such as `strategy.think(task)`.
         calls: The most calls that `interceptor` makes for one call of the strategy.
     """
     value: Any = None

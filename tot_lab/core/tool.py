@@ -1,8 +1,8 @@
 """Tools: typed Python functions that a model can call.
 
-A tool is a part with settings, so a record states which tools there were. Its behaviour is declared: `pure`
-if its result depends on its arguments alone and may be cached; `effects` for the things outside that it
-reaches or changes, which a policy can forbid.
+A tool is a part with settings, so the record of a run states which tools it had. A tool declares its
+behaviour: `pure` if its result depends on its arguments alone and may be cached; `effects` for what it reads
+or changes outside the process, which a policy can forbid.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Tool(Part):
     needs_permission: ClassVar[bool] = False
     """Whether it is denied unless an effect policy allows it."""
     name: Name
-    """Name by which a model calls it. `_` becomes `-`, and capitals become lowercase."""
+    """Name by which a model calls it: lowercase letters, digits and hyphens. By default the name of the
+    function, with `_` as `-`."""
 
     description: str = ""
     """Description for the model: what the tool does and when to use it."""
@@ -64,11 +65,11 @@ class Tool(Part):
     not declared, the default of a function that is not `pure`: a policy then allows it by its name only."""
 
     timeout: Annotated[float, Field(gt=0)] = 15.0
-    """Seconds for one attempt."""
+    """Time limit of one attempt, in seconds."""
 
     retries: Annotated[int, Field(ge=0)] = 1
-    """Further attempts after an exception or a timeout. Use 0 for actions that must not happen twice. A call
-    that was in flight when a run was killed is still repeated when the run resumes.
+    """Further attempts after an exception or a timeout. Use 0 for actions that must not happen twice. Still,
+    a call that was in flight when its run was killed is repeated when the run resumes.
     """
 
     backoff: Annotated[float, Field(ge=0)] = 0.2
@@ -87,12 +88,12 @@ class Tool(Part):
     @field_validator("parameters")
     @classmethod
     def _describes_an_object(cls, schema: dict[str, Any]) -> dict[str, Any]:
-        """Inline a top-level reference, as pydantic writes for a recursive type: providers refuse it."""
+        """Inline a top-level `$ref`: pydantic writes it for a recursive type, and providers refuse it."""
         if isinstance(reference := schema.get("$ref"), str):
             top = schema.get("$defs", {}).get(reference.rpartition("/")[2], {})
             schema = {**top, **{word: part for word, part in schema.items() if word != "$ref"}}
         if schema.get("type") != "object":
-            raise ValueError("must be the JSON schema of an object, whose properties are the arguments")
+            raise ValueError(f"must be the JSON schema of an object with the arguments: got {schema!r:.80}")
         return schema
 
     @property
@@ -115,7 +116,7 @@ class Tool(Part):
         return settings
 
     def identity(self) -> dict[str, Any]:
-        """Everything that can change a result, for the cache key."""
+        """The settings that can change a result, as part of the cache key."""
         changes_no_result = {"description", "timeout", "retries", "backoff", "pure", "effects", "output"}
         return {
             _CACHED_NAMES.get(name, name): value
@@ -127,8 +128,9 @@ class Tool(Part):
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Any:
         """Return the result, or an awaitable of it: a string, or anything that JSON can hold.
 
-        A function runs in its own thread; an awaitable runs on the lab's event loop, which it must not block.
-        The message of an exception is shown to the model. `Unfit`, which `fitting` raises, is not retried.
+        A method that is not async runs in a thread; an awaitable runs on the lab's event loop, which it must
+        not block. The message of an exception is shown to the model. `Unfit`, which `fitting` raises, is not
+        retried.
         """
 
 
@@ -152,7 +154,7 @@ def fitting(arguments: dict[str, Any], model: type[M]) -> M:
 
 
 class _Schema(GenerateJsonSchema):
-    """Omits titles, which add nothing to the names."""
+    """JSON schemas without the titles of fields, which only repeat the names."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
 
@@ -161,7 +163,7 @@ class _Schema(GenerateJsonSchema):
 
 
 def schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema that a model is shown."""
+    """The JSON schema of `arguments` that a language model is shown."""
     schema = arguments.model_json_schema(schema_generator=_Schema)
     for name in ("title", "description"):  # both describe the class, not the tool
         schema.pop(name, None)

@@ -1,8 +1,8 @@
 """Tools as a strategy sees them: their specifications, and how they are called.
 
 A tool call is a `Call` with the purpose `tool`, and the tool's result is its `Reply`. It is therefore
-recorded, resumed, replayed and refused like a model call, without counting as one. A strategy knows a tool by
-its `ToolSpec` only; the lab carries it out.
+recorded, resumed, replayed and refused like a model call, but budgets do not count it. A strategy knows only
+the `ToolSpec` of a tool; the lab runs the tool.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class ToolSpec(BaseModel):
     """JSON schema of its arguments, an object."""
 
     effects: tuple[str, ...] | None = ()
-    """The things that it changes or reaches outside (`network`, `process`, …). Empty for a tool that only
-    computes. `None` if that is not declared.
+    """What it reads or changes outside the process (`network`, `files`, …). Empty for a tool that only
+    computes. `None` if its effects are not declared.
     """
 
     guidance: str = ""
     """Text about the tool in the system prompt of an agent that has it."""
 
     used_when_named: bool = False
-    """Whether it must be called if the task requests it by name; see `is_requested_in`."""
+    """Whether an agent must call it if the task requests it by name; see `is_requested_in`."""
 
     output: bool = False
     """Whether it delivers the result of the work instead of finding something out."""
@@ -118,8 +118,9 @@ def tool_name(name: str) -> str:
 
 
 def names_of(tools: Iterable[ToolSpec]) -> dict[str, str]:
-    """The name of each tool by every name that stands for it, normalised by `tool_name`: its own name, and
-    the aliases that are not the name of another tool.
+    """Map each name and alias of the tools, normalised by `tool_name`, to the name of the tool.
+
+    An alias that is the name of another tool is left out.
     """
     specs = list(tools)
     aliases = {tool_name(alias): tool.name for tool in specs for alias in tool.aliases}
@@ -127,7 +128,7 @@ def names_of(tools: Iterable[ToolSpec]) -> dict[str, str]:
 
 
 def stored_name(name: str) -> str:
-    """The normalised name of a tool. A name that is already normalised is returned unchanged."""
+    """The name of a tool as records store it: normalised by `tool_name`, unless nothing would be left."""
     return name if _STORED.fullmatch(name) else tool_name(name) or name
 
 
@@ -167,7 +168,7 @@ def _by_stored_name(quantities: dict[str, int]) -> dict[str, int]:
 Quantities: TypeAlias = Annotated[
     dict[str, Annotated[int, Field(ge=1)]], BeforeValidator(_in_words), AfterValidator(_by_stored_name)
 ]
-"""Required calls by tool name (`web_search` is `web-search`), or a list such as `["web-search×4"]`."""
+"""Required number of calls by tool name (`web_search` is `web-search`), or a list: `["web-search×4"]`."""
 
 
 _PIECE = re.compile(r"[A-Za-z]{1,6}| ?[0-9]{1,3}| +|[^\x00-\x7f]|.", re.DOTALL)
@@ -220,7 +221,7 @@ def tool_call(
     Args:
         arguments: By name, or as the JSON that a model wrote.
         sample_index: Distinguishes equal calls at one thought. It does not change the result.
-        max_tokens: Limit on the length of this result (`characters_within`), in place of the tool's own.
+        max_tokens: Maximum tokens of this result (`characters_within`), in place of the tool's own limit.
         limits: `timeout`, `retries` and `backoff` in place of the tool's own. `None` keeps the tool's own.
             They do not change the cache key.
     """
@@ -247,7 +248,7 @@ def tool_of(call: Call) -> str | None:
 
 
 def function_call(at: str, purpose: str, name: str, arguments: str, sample_index: int = 0) -> Call:
-    """A call that the strategy's function `name` answers. See `core.thinking.Effect`."""
+    """A call that the Python function `name` of the strategy answers. See `core.thinking.Effect`."""
     return Call(at, purpose, (Message("user", arguments),), sample_index, model=f"{FUNCTION}:{name}")
 
 

@@ -26,14 +26,14 @@ class Node:
 
     Attributes:
         depth: Steps below the root of the tree.
-        order: Position among all thoughts (0 = first).
+        order: Position among all thoughts, in the order of proposal (0 = first).
         source: Thoughts it was made from besides its parent.
         depends: Thoughts that must be finished before it.
         open: Whether the thoughts below continue its text, even in the middle of a word.
         score: 0 to 1. `None` if it was not evaluated or could not be read.
         raw: `Scored.raw` of the evaluation.
         samples: `Scored.samples` of the evaluation.
-        by: `Scored.by` of the evaluation. Empty without one.
+        by: `Scored.by` of the evaluation. Empty if the thought was not evaluated.
         state: The last decision (`Decision`). Before it, `unreadable` if its score could not be read, else
             `proposed`.
         reason: The rule behind the decision.

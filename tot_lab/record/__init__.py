@@ -1,1 +1,1 @@
-"""Runs on disk: journal, run, marks, imported logs."""
+"""Runs and their files: journals, marks, and imported logs of other tools."""

@@ -1,8 +1,8 @@
-"""The compute of a run: FLOPs of its model calls, and the time that it would take by itself.
+"""The compute of a run: FLOPs of its model calls, and the time that it would take if it ran alone.
 
-Both are folds over the records. A call takes 2 FLOPs for each parameter of its model and each token that the
-model reads or writes. The numbers of parameters are those of `Run.params`. If they or the tokens are unknown,
-so are the FLOPs. The time is that of the longest chain of calls that wait for each other.
+Both are computed from the records. A call takes 2 FLOPs for each parameter of its model and each token that
+the model reads or writes. The numbers of parameters are those of `Run.params`. If they or the tokens are
+unknown, so are the FLOPs. The time is that of the longest chain of calls that wait for each other.
 
 References:
     Kaplan et al. 2020, Scaling Laws for Neural Language Models, arXiv:2001.08361, section 2.1 (2 FLOPs per
@@ -22,17 +22,17 @@ from tot_lab.core.purposes import role_of
 from tot_lab.core.records import Line, Note, Position
 
 Params: TypeAlias = Mapping[str, float | None]
-"""Numbers of parameters of models, by the name of a model, a purpose or a role."""
+"""Maps the name of a model, a call purpose or a role to the number of parameters of the model."""
 
 
 class Flops(NamedTuple):
     """FLOPs of calls, `None` if the parameters of a model or the tokens of a call are unknown.
 
     Attributes:
-        flops: With every prompt counted in full.
-        flops_prefix_once: With a prefix that a prompt shares with earlier calls of the run to the same model,
-            their replies included, counted once, as on a server that caches all prefixes. The tokens of the
-            prefix are estimated from its share of the characters of the prompt.
+        flops: FLOPs if every prompt is processed in full.
+        flops_prefix_once: FLOPs on a server that caches all prefixes: the prefix that a prompt shares with an
+            earlier call of the run to the same model (prompt and reply) is not processed again. The tokens of
+            the prefix are estimated from its fraction of the characters of the prompt.
     """
 
     flops: float | None = None
@@ -73,8 +73,8 @@ def compute_of(lines: Sequence[Line], params: Params, unknown: Iterable[str]) ->
 
 
 def params_in(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
-    """The numbers of parameters in the roles of a header. That of a role with a model belongs to the model,
-    and any other to the calls of the role.
+    """Return the numbers of parameters that the roles of a header state: by the name of the role's model, or
+    by the role if it has no model of its own.
     """
     params: dict[str, float | None] = {}
     for role, given in roles.items():
@@ -85,7 +85,7 @@ def params_in(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]
 
 
 def flops_by_call(lines: Sequence[Line], params: Params, unknown: Iterable[str]) -> dict[Position, Flops]:
-    """The FLOPs of each model call that was made, in program order."""
+    """The FLOPs of each model call that was made, by the position of the call."""
     replies = {line.p: line.e for line in lines if isinstance(line.e, Reply) and is_made(line.e)}
     if not any(params.values()):
         return dict.fromkeys(replies, Flops())
@@ -122,8 +122,8 @@ def params_of(call: Call, params: Params) -> float | None:
 
 
 def _repeated(made: Sequence[tuple[Call, Reply]], sizes: Sequence[float | None]) -> list[float]:
-    """The share of each prompt that is a common prefix with an earlier call to the same model, reply
-    included. `sizes` are the numbers of parameters of the models.
+    """The fraction of each prompt that is also the beginning of an earlier call (prompt and reply) to the
+    same model. `sizes` are the numbers of parameters of the models.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for number, ((call, _), size) in enumerate(zip(made, sizes, strict=True)):
@@ -157,8 +157,8 @@ def _continuation(call: Call, reply: Reply) -> str:
 def _common_with_earlier(texts: Sequence[str]) -> list[int]:
     """The length of the longest prefix that each text shares with an earlier text of the list.
 
-    In sorted order the prefix is shared with a neighbour. From the last text to the first, each is compared
-    with its neighbours and then taken out, so that all neighbours are earlier.
+    In sorted order, the longest prefix is shared with a neighbour. The texts are handled from the last to the
+    first: each is compared with its neighbours and then removed, so that only earlier texts remain.
     """
     order = sorted(range(len(texts)), key=texts.__getitem__)
     ends = [-1, *order, -1]
@@ -190,7 +190,7 @@ def _common(a: str, b: str) -> int:
 
 
 class _Branch:
-    """Calls that follow each other: their duration, and the times of the first call and the last reply."""
+    """Successive calls: their total duration, and the times of the first call and of the last reply."""
 
     __slots__ = ("first", "last", "seconds")
 
@@ -233,7 +233,7 @@ def _seconds_alone(lines: Sequence[Line]) -> float | None:
         place, first = reply.p, asked[reply.p]
         start = sent.get(place, first)
         if refused(reply.e.error) and place not in sent:  # type: ignore[union-attr]
-            start = reply.t  # the call was not made
+            start = reply.t  # a refused call takes no time
         elif place in untimed and place not in sent:
             return None
         _follow(levels[len(place)], place[:-1], _Branch(max(reply.t - start, 0.0), first, reply.t))
@@ -254,8 +254,8 @@ def _follow(branches: _Branches, branch: Position, step: _Branch) -> None:
 
 
 def _longest(branches: Sequence[_Branch]) -> _Branch:
-    """The longest chain of branches of a `gather`. A branch waited for another one if its first call was made
-    after the last reply of the other, as if branches run one after the other."""
+    """The longest chain of branches of a `gather`. A branch follows another in the chain if its first
+    call was made after the last reply of the other, because it had to wait for it."""
     ended = sorted(branches, key=lambda branch: branch.last)
     longest, waited, place = 0.0, 0.0, 0
     for branch in sorted(branches, key=lambda branch: branch.first):

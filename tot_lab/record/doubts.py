@@ -1,7 +1,7 @@
 """What makes the result of a run doubtful: what a success rate or an answer alone does not show.
 
-Lost calls are counted by `tot_lab.record.losses`. The card of a run shows both; a sweep shows the doubts of
-its runs, with their counts added up.
+Lost calls are counted by `tot_lab.record.losses`. The card of a run (its representation in a notebook) shows
+both. A sweep shows the doubts of its runs, with their counts added up.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tot_lab.record.run import NO_EVALUATOR, Run, replies_of
 
 
 class Doubt(NamedTuple):
-    """One doubt, and how many of what it concerns.
+    """One reason for doubt. It concerns `number` of the `of` calls or scores that it is about.
 
     Attributes:
-        text: A clause, in which `{}` stands for the numbers.
-        example: The end of the clause, about one of them.
+        text: A clause, in which `{}` is replaced by `NUMBER of OF`.
+        example: Text that is appended to the clause: one example.
     """
 
     text: str
@@ -70,15 +70,15 @@ def unreadable_example(run: Run, nodes: Sequence[Node]) -> str:
 
 def _wanted(run: Run) -> str:
     """Return what an evaluator of the run's domain must reply, as the end of a clause."""
-    with suppress(Exception):  # of a file's task
+    with suppress(Exception):  # raised by a task from a file
         labels = run.task and [*run.task.domain.value_labels]
         return f": a value is {', '.join(labels)}" if labels else ": a score is from 0 to 1"
     return ""
 
 
 def _repeated_samples(run: Run) -> Iterator[Doubt]:
-    """Yield, for each role, the repeated requests at temperature 0 if they are half of its calls, and whether
-    the whole run repeats another one.
+    """Yield a doubt for each role if at least half of its calls repeat a request at temperature 0, and one if
+    the whole run repeats the first run of the task.
     """
     calls: Counter[str] = Counter()
     repeats: Counter[str] = Counter()
@@ -99,8 +99,8 @@ def _repeated_samples(run: Run) -> Iterator[Doubt]:
 
 
 def _unjust_grades(run: Run) -> Iterator[Doubt]:
-    """Yield why a wrong answer says little: no answer can be right, or the reference would be wrong too."""
-    with suppress(Exception):  # of a file's task, of a user's domain, or of a function that grades
+    """Yield why the grade of a wrong answer is doubtful: no answer is right, or the reference is wrong."""
+    with suppress(Exception):  # raised by a task from a file, a user's domain or a grading function
         task = run.task
         if task is not None and not run.waits_for_grading and run.correct is False:
             if task.domain.is_bounded(task) and task.domain.solvable(task, task.steps) is False:

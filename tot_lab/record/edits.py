@@ -19,7 +19,7 @@ from tot_lab.core.records import Scored, Thought
 
 
 class Branched(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The step from a run to one of its branches."""
+    """How a branch was made: the parent run, the node, and the change there."""
 
     run: str
     node: str
@@ -48,12 +48,12 @@ class Edits:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Edits | None:
-        """The edits of a run with this header, including its parents'. `None` if there are none."""
+        """Return the edits in `data` (`Header.branched`), including those of parent runs. `None` if none."""
         contents: dict[str, str] = {}
         scores: dict[str, float] = {}
         for step in _lineage(Branched.of(data)):
             if step.strategy:
-                break  # its path contains the edits already, and a new search begins at its end
+                break  # a new search began at the end of a path that contains the earlier edits already
             if step.content is not None:
                 contents.setdefault(step.node, step.content)
             if step.score is not None:
@@ -70,7 +70,7 @@ class Edits:
 
 
 def _lineage(step: Branched | None) -> Iterator[Branched]:
-    """`step`, the step that led to its parent run, and so on back to the first."""
+    """Yield `step`, the `Branched` of its parent run, and so on to the first branch."""
     while step is not None:
         yield step
         step = step.before

@@ -1,9 +1,9 @@
 """Loading runs: journals, and the logs of other tools.
 
-An importer is a class with two static methods: `recognises(head)`, whether it reads files that begin
-with these bytes, and `read(path)`, which returns the run or runs of a file. A Parquet file, which names its
-columns at its end, is recognised by `PAR1` and the beginning of its footer. A text `expects` says how such
-files begin; the error about a file that no importer recognises lists it. Importers are components of the
+An importer is a class with two static methods: `recognises(head)`, whether it reads files that begin with the
+bytes `head`, and `read(path)`, which returns the run or runs of a file. A Parquet file, which names its
+columns at its end, is recognised by `PAR1` and the beginning of its footer. An attribute `expects` describes
+how such files begin, for the error about a file that no importer recognises. Importers are components of the
 group `importers` (`tot_lab.core.registry`); those of installed packages are tried only on files that no
 built-in importer recognises. `published.py` is an example.
 """
@@ -27,10 +27,10 @@ from tot_lab.record.run import load as load_journal
 from tot_lab.record.waiting import with_progress
 
 HEAD = 4096
-"""Bytes from the beginning of a file by which it is recognised."""
+"""Number of bytes at the beginning of a file that importers see to recognise it."""
 
 ENDINGS = (".jsonl", ".json", ".eval", ".parquet")
-"""Endings of the files that are read if a folder is loaded."""
+"""Suffixes of the files that are read if a folder is loaded."""
 
 
 class Importer(Protocol):
@@ -38,7 +38,7 @@ class Importer(Protocol):
 
     @staticmethod
     def recognises(head: bytes) -> bool:
-        """Whether a file that begins with `head` is such a log."""
+        """Whether the importer reads files that begin with `head`."""
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> Run | list[Run]:
@@ -94,7 +94,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             try:
                 loaded = importer.read(path)
             except RecursionError:
-                raise JournalError(f"{path}: its values are nested too deeply.") from None
+                raise JournalError(f"{path}: the JSON in this file is nested too deeply.") from None
             except (OSError, ImportError):
                 raise
             except Exception as error:
@@ -141,7 +141,7 @@ def run_files(folder: Path, endings: Collection[str] = ENDINGS) -> list[Path]:
         FileNotFoundError: If the folder has no such file.
 
     Warns:
-        UserWarning: If other files there have these endings.
+        UserWarning: If no importer recognises some of the files with a suffix in `ENDINGS`.
     """
     files, others = list[Path](), list[Path]()
     for file in files_below(folder):
@@ -183,12 +183,12 @@ def _recognises(name: str, importer: Importer, head: bytes) -> bool:
         return importer.recognises(head)
     except Exception as error:
         raise RuntimeError(
-            f"The importer {name!r} failed to recognise a file: got {type(error).__name__}: {error}."
+            f"The `recognises` of the importer {name!r} raised an error: got {type(error).__name__}: {error}."
         ) from error
 
 
 def _importers() -> Iterator[tuple[str, Importer]]:
-    """The built-in importers with their names, then those of packages, each imported when it is reached."""
+    """Yield the built-in importers by name, then those of installed packages, each imported when reached."""
     yield from built_in("importers").items()
     for name in offered("importers"):
         if (component := load_installed(name, "importers")) is not None:

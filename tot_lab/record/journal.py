@@ -4,9 +4,10 @@ The first line is the header, which describes how the run was made. Every other 
 while the run progresses. If a process was killed while it wrote a line, the file is read up to the last
 complete line. Any other damage is an error that names the file and the line. Nothing in a file is executed.
 
-A text that the file already holds is left out, since hundreds of samples can share a prompt. `like` is 1 if
-the messages of a call, the text of a thought or the reason of a decision are those of the previous call,
-thought or decision in the file. It is 2 for a thought whose text is the reply at the position just before it.
+A text that the file already holds is left out, since hundreds of samples can share a prompt. The field `like`
+of a line is 1 if the messages of a call, the text of a thought or the reason of a decision are those of the
+previous call, thought or decision in the file. It is 2 for a thought whose text is the reply at the position
+just before it.
 
 The last field of each object, `crc32`, is a checksum: the CRC-32 of the line before `,"crc32":`, as eight
 hexadecimal digits. The field `checksum` of the header declares that every line has one. Files of earlier
@@ -61,8 +62,8 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
             model.
         tools: Settings of the tools, by name.
         effect_policy: The lab's effect policy, empty if it had none.
-        agent_id: Id of the agent for which the lab works, empty if it had none. The same holds for
-            `session_id`.
+        agent_id: Id of the agent for which the lab works. Empty if it has none. The same holds for
+            `session_id`, the id of the session.
         checksum: Kind of the checksum of each line, empty in files of earlier versions.
     """
 
@@ -93,7 +94,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def counts_samples_by_thought(self) -> bool:
-        """Whether each thought of a search counted its samples from 0."""
+        """Whether each thought of a search counted its samples from 0 (before schema 4)."""
         return self.tot_lab < 4
 
     @property
@@ -118,18 +119,20 @@ class _TaskSettings(msgspec.Struct):
 
 
 class JournalError(ValueError):
-    """A journal that cannot be read or written. The message names the file and the line."""
+    """Raised for a file of a run that cannot be read or written. The message names the file and the line."""
 
 
 class HeldByAnother(JournalError):
-    """A journal that another process is writing."""
+    """Raised for a journal that another process is writing."""
 
 
 def _scalar(value: Any) -> Any:
     """Return a numpy number as a plain number. Raises TypeError for anything else."""
     if type(value).__module__ == "numpy" and hasattr(value, "item") and not getattr(value, "ndim", 1):
         return value.item()
-    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+    raise TypeError(
+        f"a {type(value).__name__} cannot be written as JSON. Convert it to str, int, float, list or dict."
+    )
 
 
 encoder = msgspec.json.Encoder(enc_hook=_scalar)
@@ -149,8 +152,8 @@ def lines_text(header: Header, lines: Sequence[Line], before: Texts | None = Non
     Args:
         header: The header.
         lines: The lines.
-        before: The texts of the earlier lines in the file. Those of `lines` are added to it. `None` means
-            that no text of an earlier line is left out.
+        before: The texts of the earlier lines in the file, to which those of `lines` are added. `None` means
+            that only texts that occur in `lines` before are left out.
     """
     if header.tot_lab >= _SHORT:
         texts, whole = Texts() if before is None else before, lines
@@ -199,7 +202,7 @@ class Texts:
             self.replies[line.p] = line.e.text
 
     def shortened(self, line: Line) -> Line:
-        """Return `line` without its text if that is known."""
+        """Return `line` without its text if an earlier line holds the text."""
         if (field := _REPEATED.get(kind := type(line.e))) is None or not (text := getattr(line.e, field)):
             return line
         if kind is Thought and text == self._reply_before(line):
@@ -211,12 +214,14 @@ class Texts:
         return replace(line, e=replace(line.e, **{field: text[:0]}), like=like)
 
     def completed(self, line: Line, place: str) -> Line:
-        """Return `line` with the text that was left out."""
+        """Return `line` with the text that was left out (`Line.like`)."""
         kind = type(line.e)
         of_reply = line.like == _REPLY and kind is Thought
         text = self._reply_before(line) if of_reply else self.last.get(kind)
         if text is None or (line.like == _REPLY and not of_reply):
-            raise JournalError(f"{place}: the text that was left out is missing.")
+            raise JournalError(
+                f"{place}: this line omits a text that no earlier line holds. Restore the file from a copy."
+            )
         return replace(line, e=replace(line.e, **{_REPEATED[kind]: text}), like=0)
 
     def _reply_before(self, line: Line) -> str | None:
@@ -278,7 +283,7 @@ def parse_journal(data: bytes, path: str | os.PathLike[str]) -> tuple[Header, li
 
 
 def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
-    """Return the header of a journal and the end of its run, without reading the other lines.
+    """Return the header of a journal and the end of its run, without decoding the other lines.
 
     Raises:
         OSError: If the file cannot be opened.
@@ -291,7 +296,7 @@ def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
     try:
         ended = line_decoder.decode(line).e if line else None
     except _UNREADABLE as error:
-        raise JournalError(f"{path}: the end of the run: {error}") from None
+        raise JournalError(f"{path}: the line with the end of the run cannot be read: {error}") from None
     return header, ended if isinstance(ended, Ended) else None
 
 

@@ -2,7 +2,7 @@
 
 Everything is counted from the records, so a loaded run gives the same counts as a new one. The roles are
 those of `tot_lab.core.purposes.ROLES`; calls of other purposes belong to `other`. Tool calls are not counted.
-The shares for one role:
+The fractions for one role:
 
 - failed: failed calls / calls. Calls that could not be sent count, and calls that a budget refused do not.
 - unreadable: unreadable replies / replies. A reply counts even if a retry could be read.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas
 
 LARGE = 0.05
-"""Share above which a warning is issued."""
+"""Fraction of lost calls or replies above which a warning is issued."""
 
 NAMED = 3
 """Maximum number of losses that a warning lists."""
@@ -63,7 +63,7 @@ class Losses(NamedTuple):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The share of each kind of loss, 0–1. Kinds without a call or reply are left out."""
+        """The fraction lost, 0–1, by kind of loss. Omits kinds for which there is no call or reply."""
         of = {"failed": self.calls, **dict.fromkeys(_KINDS[1:], self.calls - self.failed)}
         return {kind: getattr(self, kind) / count for kind, count in of.items() if count}
 
@@ -75,10 +75,10 @@ ByRole: TypeAlias = dict[str, Losses]
 
 
 def losses_of(run: Run) -> ByRole | None:
-    """The losses of a run by role, without roles that made no call. `None` if the record lacks calls.
+    """The losses of a run by role, without roles that made no call. `None` if calls or replies are missing.
 
-    If an evaluator takes several samples for each of several parts, only the parts that could not be read at
-    all are counted.
+    If an evaluator takes several samples of each part (`evaluate="parts"`), a part counts as unreadable only
+    if none of its samples could be read.
     """
     if {"calls", "replies"} & {*run.header.unknown}:
         return None
@@ -126,7 +126,8 @@ def losses_of(run: Run) -> ByRole | None:
         elif isinstance(event, Scored) and event.by == "rollout":  # its unreadable replies have notes
             rounds.update({by: _Round() for by in rounds})
         elif isinstance(event, Scored) and (by := event.by if event.by in rounds else latest) is not None:
-            rounds[by].read(event.samples)  # a user's evaluator has such purposes, but its own name
+            # `latest` is for a user's evaluator: its own name in `by`, but calls of a standard purpose.
+            rounds[by].read(event.samples)
         elif isinstance(event, Decided) and event.what == "failed":
             for by, held in rounds.items():
                 if not held.draws:  # all of its samples failed
@@ -147,8 +148,9 @@ class _Round:
     """The samples of one evaluation.
 
     Attributes:
-        errors: Calls without a reply, including refused ones.
-        draws: Whether each sample could be read. A sample for several thoughts counts once.
+        errors: Number of calls that failed or were refused.
+        retries: Number of repeated calls after an unreadable reply.
+        draws: For each sample, whether it could be read. A sample for several thoughts counts once.
     """
 
     calls: int = 0
@@ -216,8 +218,8 @@ def without_losses(frame: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def losses_by(frame: pandas.DataFrame, keys: Sequence[str]) -> dict[Any, ByRole | None]:
-    """The losses of each group of runs, by the tuple of its values of `keys`, in the order of the table.
-    `None` if the losses are not known."""
+    """The losses of each group of runs in a table. A group is a tuple of values of the columns `keys`. Losses
+    that are not known are `None`."""
     columns = [name for name in frame.columns if is_loss_column(name) and name not in keys]
     groups: Any = frame.groupby(list(keys), sort=False, observed=True, dropna=False)
     if not columns:
@@ -246,7 +248,7 @@ class _Loss(NamedTuple):
 
 
 def _sorted(losses: ByRole) -> list[_Loss]:
-    """Every kind of loss that occurred, the largest share first."""
+    """Every kind of loss that occurred in any role, the largest fraction first."""
     found = []
     for role, lost in losses.items():
         for kind, share in lost.shares.items():
@@ -261,7 +263,7 @@ def _sorted(losses: ByRole) -> list[_Loss]:
 
 
 def describe(losses: ByRole | None, most: int | None = None) -> str | None:
-    """The shares as text, largest first: `evaluate 12.5% failed, propose 1.0% truncated`, or `none`.
+    """The losses as text, largest first: `evaluate 12.5% failed, propose 1.0% truncated`, or `none`.
 
     `None` if the losses are not known. `most` limits how many are listed; `None` lists all.
     """
@@ -273,7 +275,7 @@ def describe(losses: ByRole | None, most: int | None = None) -> str | None:
 
 
 def large(groups: Mapping[Any, ByRole | None]) -> list[tuple[str, str, str]]:
-    """Return the losses above `LARGE`, largest first, each as group, share, and text with the counts."""
+    """Return the losses above `LARGE`, largest first: (group, text with the percentage, text with counts)."""
     found = [
         (loss, _name(names))
         for names, losses in groups.items()

@@ -25,7 +25,7 @@ Verdict = Literal["right", "wrong"]
 
 
 class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A mark on one thought.
+    """A person's mark on one thought.
 
     Attributes:
         verdict: `right`, `wrong`, or `None` for only a note.
@@ -69,7 +69,7 @@ def marks_file(journal: str | os.PathLike[str]) -> Path:
 def made(tree: Tree, id: str, verdict: str | None, note: str) -> Mark:
     """A mark on a thought of `tree`. Raises ValueError for an unknown thought or verdict."""
     if id not in tree:
-        raise ValueError(f"no thought {id!r} in this run")
+        raise ValueError(f"no thought {id!r} in this run. `run.nodes_df()` lists the ids.")
     if verdict not in ("right", "wrong", None):
         raise ValueError(f"verdict must be 'right', 'wrong' or None: got {verdict!r}.")
     if not isinstance(note, str):
@@ -78,7 +78,7 @@ def made(tree: Tree, id: str, verdict: str | None, note: str) -> Mark:
 
 
 def read_marks(journal: Path, run: str, tree: Tree) -> dict[str, Mark]:
-    """Read the marks beside `journal`; an empty dict if there is no file.
+    """Read the marks in the file beside `journal`. Empty if there is no such file.
 
     Raises:
         JournalError: If the file is damaged, belongs to another run, or marks an unknown thought.
@@ -95,10 +95,10 @@ def read_marks(journal: Path, run: str, tree: Tree) -> dict[str, Mark]:
     if held.marks_schema > SCHEMA:
         raise JournalError(f"{path}: written by a newer tot_lab; this version reads up to schema {SCHEMA}.")
     if held.run != run:
-        raise JournalError(f"{path}: the marks belong to run {held.run}: expected {run}")
+        raise JournalError(f"{path}: these are the marks of another run: got {held.run}, expected {run}.")
     for id in held.marks:
         if id not in tree:
-            raise JournalError(f"{path}: the run has no thought {id!r}, which is marked")
+            raise JournalError(f"{path}: unknown thought: got a mark on {id!r}, which is not in the run.")
     return held.marks
 
 

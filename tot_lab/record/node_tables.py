@@ -77,14 +77,14 @@ def read_nodes(
         runs = tl.read_nodes(sweep.nodes_df())
 
     Rows come in any order. A row without a parent is the root and holds the question; if there are several,
-    they become children of a root with the question of `task`. What the rows do not hold is unknown. The
-    usage of the run sums the calls in the rows.
+    they become children of a root with the question of `task`. Data that the rows lack is unknown
+    (`Header.unknown`). The usage of the run is the sum over the calls in the rows.
 
-    Columns that are not named are found by their usual names (`COLUMNS`), also the further ones of
-    `run.nodes_df()`: raw, by, reason, merged, open, unreadable, on_solution_path, mark and note, setting or
-    strategy (the name of the run) and repeat. Its columns about calls (tokens, costs and others) are kept for
-    `nodes_df` of the new run; the calls themselves are unknown. Of other tables, prompts, replies, tokens and
-    times are read only if they are named here.
+    Columns that are not named are found by their usual names (`COLUMNS`). Further columns of `run.nodes_df()`
+    are read too: raw, by, reason, merged, open, unreadable, on_solution_path, mark and note, setting or
+    strategy (the name of the run) and repeat. The columns of `nodes_df()` about calls (tokens, costs and
+    others) are kept for `nodes_df` of the new run, whose calls are unknown. Prompts, replies, tokens and
+    times of any table are read only if their columns are named here.
 
     Args:
         source: A file (JSON Lines, JSON with a list of objects, or Parquet), a pandas DataFrame, or an
@@ -97,22 +97,23 @@ def read_nodes(
         score: Column with the score. `None` takes `score`, `value`, `reward` or `rating`.
         score_range: The lowest and the highest score, `None` for 0 and 1. The run's scores are from 0 to 1,
             and `raw` keeps those of the rows.
-        state: Column with what became of the node: `kept`, `pruned`, another word of
+        state: Column with the state of the node: `kept`, `pruned`, another decision of
             `tl.records.Decided`, or true (kept) and false (pruned). `answer` marks the nodes that hold the
-            final answers; the best score is first. `None` takes `state`, if it holds such words only.
+            final answers; the best score is first. `None` takes `state`, if it
+            holds nothing else.
         run: Column with the id of the run. `None` takes `run_id` or `run`. With such a column the result is a
-            list, in the order in which the runs begin in the table. Runs of the same question whose rows have
-            no setting or strategy have the id in their names.
+            list, in the order in which the runs begin in the table. If the rows have no
+            setting or strategy, the names of runs with the same question contain the id.
         prompt: Column with the prompt that led to the node: a text, or chat messages with `role` and
             `content`.
         reply: Column with the model's reply.
         tokens: Column with the tokens of the reply, or two columns: those of the prompt and of the reply.
         time: Column with the time of the node: seconds, or an ISO 8601 text or a datetime. Two columns are
             the times of its call and of the reply.
-        call: Column with a name of the call, if one call led to several nodes. Rows without it, and rows with
-            different names, have calls of their own.
-        task: The task, or tasks of which each run gets the one with its question. `None` makes one of the
-            question in the root, which is not graded.
+        call: Column with an id of the call, if one call led to several nodes. Rows with the same id share one
+            call. A row without an id has a call of its own.
+        task: The task, or several tasks, of which each run gets the one with its question. `None` makes an
+            ungraded task from the question in the root.
         answer: The final answer. `None` takes it from the nodes in the state `answer`.
 
     Returns:
@@ -149,7 +150,7 @@ COLUMNS = {
     "state": ("state",),
     "run": ("run_id", "run"),
 }
-"""Names of columns that are found, the first that the table has, for each argument of `read_nodes`."""
+"""The usual names of the column for each argument of `read_nodes`. The first one in the table is taken."""
 
 _REQUIRED = ("id", "parent", "text")
 
@@ -160,7 +161,7 @@ _FURTHER = (
 """Further columns of `nodes_df` that are read."""
 
 _DERIVED = {"depth", "children", "task"}
-"""Columns of `nodes_df` that follow from the others."""
+"""Columns of `nodes_df` that are computed from the others, and so are not read."""
 
 _OF_CALLS = dict.fromkeys(CallSums.__struct_fields__)
 """Columns of `nodes_df` about the calls behind the nodes. The calls are unknown (`Header.unknown`); the cells
@@ -278,7 +279,7 @@ class _Runs:
 
 
 def _sums(table: _Table) -> list[dict[str, Any]]:
-    """Return the cells about calls of each row."""
+    """Return the cells about calls in each row, as the fields of `CallSums`."""
     columns = {name: table.cells(name, required=False) for name in _OF_CALLS}
     made = []
     for k, cells in enumerate(zip(*columns.values(), strict=True)):
@@ -291,36 +292,36 @@ def _sums(table: _Table) -> list[dict[str, Any]]:
 
 
 def _task_of(nodes: Sequence[LoggedNode], tasks: Mapping[str, Task]) -> Task | None:
-    """Return the task with the question of the run, of tasks by their questions."""
+    """Return the task in `tasks` whose question is the text of a root. `None` if there is none."""
     roots = (node.text.strip() for node in nodes if node.parent is None)
     return next((tasks[text] for text in roots if text in tasks), None)
 
 
 def _run_id(own: str | None) -> str:
-    """Return an id of a run that may become a part of a file name: its own one if possible."""
+    """Return an id of a run that can be part of a file name: `own`, or else its checksum."""
     if own is None or re.fullmatch(r"[\w-]{1,64}", own):
         return own or ""
     return f"{zlib.crc32(own.encode('utf-8', 'replace')):08x}"
 
 
 class _Table:
-    """The columns of rows. A bad cell is an error that names its place."""
+    """The rows of a table, and the column of each field. Errors about a cell name its row and column."""
 
     def __init__(self, rows: Sequence[Any], place: Callable[[int], str]) -> None:
         self.rows = rows
         self.place = place
         self.columns: dict[str, str] = {}
-        """The column of each field."""
+        """The name of the column that holds each field."""
         if not set(map(type, rows)) <= {dict}:
             for k, row in enumerate(rows):
                 if not isinstance(row, Mapping):
                     raise JournalError(f"{place(k)}: a row must be an object with fields: got {kind(row)}.")
         if not rows:
-            raise JournalError(f"{place(0)}: there are no rows.")
+            raise JournalError(f"{place(0)}: the table has no rows.")
         self.names = dict.fromkeys(name for row in rows for name in row)
 
     def find(self, named: Mapping[str, str | None]) -> None:
-        """Find the columns of the fields, those included that are not `named`."""
+        """Set the column of each field: the one that the caller `named`, or else one with a usual name."""
         for field, given in named.items():
             found = given or next((name for name in COLUMNS[field] if name in self.names), None)
             if found is not None or field in _REQUIRED:
@@ -335,7 +336,7 @@ class _Table:
         self.columns |= {name: name for name in _FURTHER if name in self.names and name not in known}
 
     def expect_scores(self, score_range: tuple[float, float] | None) -> None:
-        """Raise `ValueError` if the caller gives the range of scores, and no column holds them."""
+        """Raise `ValueError` if the caller gave a range of scores, but the table has no column of scores."""
         if score_range is not None and "score" not in self.columns:
             has = ", ".join(map(repr, self.names))
             raise ValueError(
@@ -344,14 +345,14 @@ class _Table:
             )
 
     def _texts_are_states(self) -> bool:
-        """Whether `state` holds the thoughts: no other column does, and it holds more than decisions."""
+        """Whether `state` holds the thoughts: no other column does, and it holds other words than states."""
         if "state" not in self.names or self.columns["text"] in self.names:
             return False
         words = (row.get("state") for row in self.rows)
         return any(isinstance(word, str) and word not in ("", *STATES) for word in words)
 
     def found(self, field: str, read: Callable[[Any], Any], plain: type | None = None) -> list[Any]:
-        """The values of the column that was found for a field. One that holds something else is not used."""
+        """The values of the column of a field. All are `None` if one cell cannot be read."""
         try:
             return self.column(self.columns.get(field), read, plain)
         except JournalError:
@@ -359,7 +360,7 @@ class _Table:
             return [None] * len(self.rows)
 
     def report(self, table: str, used: Iterable[str | None]) -> None:
-        """Warn of the columns that were not used. `used` are those of calls."""
+        """Warn of the columns that were not used. `used` are the columns that the caller named for calls."""
         known = {*self.columns.values(), *used, *_DERIVED}
         if self.names.keys() >= _OF_CALLS.keys():
             known |= _OF_CALLS.keys()
@@ -394,7 +395,7 @@ class _Table:
     def column(self, name: str | None, read: Callable[[Any], Any], plain: type | None = None) -> list[Any]:
         """The values of a column, `None` where a cell is empty, or everywhere without a column.
 
-        If all other cells have the type `plain`, they are the values.
+        If all cells that are not empty have the type `plain`, they are returned without calling `read`.
         """
         if name is None:
             return [None] * len(self.rows)
@@ -423,7 +424,7 @@ class _Table:
 
 
 _PLAIN = {str, int, bool, type(None), list, dict}
-"""Types of cells that are not empty, except `None`."""
+"""Types whose values are never missing values, except `None` itself."""
 
 
 def _is_blank(cell: Any) -> bool:
@@ -432,7 +433,7 @@ def _is_blank(cell: Any) -> bool:
 
 
 def _id(cell: Any) -> str:
-    """An id as text. A column of whole numbers with gaps has floats in pandas."""
+    """An id as text. Floats are converted: pandas stores whole numbers with gaps as floats."""
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
     if isinstance(cell, bool) or not isinstance(cell, str | int):
@@ -461,7 +462,7 @@ def _flag(cell: Any) -> bool:
 
 def _verdict(cell: Any) -> str:
     if cell not in get_args(Verdict):
-        raise ValueError(f"unknown mark: got {cell!r:.80}.")
+        raise ValueError(f"unknown mark: got {cell!r:.80}. Use right or wrong.")
     return str(cell)
 
 
@@ -501,7 +502,7 @@ def _names(columns: str | tuple[str, str] | None) -> tuple[str | None, ...]:
 
 
 def _started(row: Mapping[str, Any], nodes: Sequence[LoggedNode], time: Times, where: FieldPlace) -> str:
-    """The first time as a date, ISO 8601. Empty if the times are numbers, whose clock is unknown."""
+    """The first time in ISO 8601. Empty if the times are numbers, which have no known start."""
     first = start_of(nodes, where)
     if time is None or first is None:
         return ""

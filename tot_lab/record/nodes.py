@@ -102,7 +102,7 @@ class LoggedCall(msgspec.Struct, gc=False, array_like=True):
             (`tool`) belong to the node itself, and all others to its parent.
         id: Calls of a log with the same id are one call, such as a proposal of several nodes. Calls with an
             empty id are all different.
-        start: When it was made, in seconds on any clock. `None` if that is unknown.
+        start: When it was made, in seconds since any fixed time. `None` if that is unknown.
         end: When its reply arrived.
         settings: Further fields of `Call`, such as `model` and `temperature`.
     """
@@ -124,13 +124,13 @@ class LoggedNode(msgspec.Struct, gc=False, array_like=True):
         parent: The id of its parent, `None` for a root.
         text: The thought.
         score: In the units of the log. `None` if it has none.
-        state: Whether it was kept or pruned, if the log says so (`State`).
+        state: Its state, such as `kept`, if the log states it (`State`).
         calls: The calls that made and evaluated it.
         time: When it was made, in seconds on the clock of the calls. `None` means the end of its last call.
         open: Whether the nodes below continue its text, even in the middle of a word.
         scored: Details of the evaluation beyond `score`, if the log has them.
         reason: The rule behind `state`.
-        merged: The id of the node whose state it reached.
+        merged: The id of the earlier node that reached the same state of the problem.
     """
 
     id: str
@@ -159,7 +159,7 @@ class LoggedEnd(NamedTuple):
         repeat: Which repeat of the task it is.
         complete: Whether the log holds all calls, with all tokens that the model reported. `None` means that
             it does if each node except the root has a call.
-        keeps_states: Whether nodes that hold an answer also keep their states in the log.
+        keeps_states: Whether the nodes of the answers also get the decision that the log records for them.
     """
 
     answer: str | None = None
@@ -197,12 +197,12 @@ def run_of_nodes(
 
     Args:
         nodes: The nodes, in any order. If all have a time, they are ordered by it.
-        name: The name of the search.
+        name: The name of the run's strategy.
         task: The task. `None` makes an ungraded `general` task from the text of the root.
         end: Data of the log about the end.
         score_range: The lowest and the highest score that the log can contain.
         started: The time of the first record, ISO 8601. Empty if it is unknown.
-        where: Names the place of a node and a field in an error message.
+        where: Describes the place of a node and a field in an error message.
         id: The id of the run. If empty, it is computed from the nodes.
 
     Raises:
@@ -248,7 +248,7 @@ def question_task(question: str, answer: Any = None, *, id: str = "") -> Task | 
 def _shares(
     nodes: Sequence[LoggedNode], score_range: tuple[float, float], where: FieldPlace
 ) -> list[float | None]:
-    """Return the scores of the nodes as shares of their range, from 0 to 1."""
+    """Return the scores of the nodes, scaled from `score_range` to 0 to 1."""
     low, high = (finite(end) for end in score_range)
     if low is None or high is None or not low < high:
         raise ValueError(f"score_range must be two numbers, the lower one first: got {score_range!r}.")
@@ -269,7 +269,7 @@ def _shares(
 
 
 class _Tree(NamedTuple):
-    """The place of each node.
+    """The tree of the nodes. Numbers of nodes are indices in the log.
 
     Attributes:
         top: The number of the root. `None` if the root is not in the log.
@@ -365,7 +365,7 @@ def _circle(
         id = nodes[index[id]].parent or ""
     circle = [*list(seen)[list(seen).index(id) :], id]
     shown = " → ".join(circle if len(circle) <= 5 else [*circle[:4], "…"])
-    return f"{where(index[id], 'parent')}: the parents form a circle: got {shown}."
+    return f"{where(index[id], 'parent')}: the parents form a cycle: got {shown}."
 
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -422,8 +422,8 @@ def _own_purposes(calls: Sequence[LoggedCall]) -> set[str]:
 class _Lines:
     """The lines of a run.
 
-    `start` is the first time of the log, `None` if its times are unknown. `own` are the purposes of the calls
-    that belong to the node itself.
+    `start` is the first time of the log, `None` if its times are unknown. `own` are the purposes of calls for
+    the node itself; other calls are for its parent.
     """
 
     def __init__(self, start: float | None, own: set[str]) -> None:
@@ -467,7 +467,8 @@ class _Lines:
             elif share is not None or node.state == "unreadable":
                 add(time, Scored(id, share, node.score, (), RECORDED))
             if node.state in DECISIONS:
-                if node.state == "answer" and not node.text:  # it only ended the reply, and is not a step
+                # An empty node is not a step: it records the end of the reply.
+                if node.state == "answer" and not node.text:
                     add(time, Decided(id, "complete", END_OF_REPLY))
                 other = None if node.merged is None else ids[node.merged]
                 add(time, Decided(id, node.state, node.reason, other))
@@ -517,7 +518,7 @@ def _known(ids: Mapping[str, str], own: str) -> str:
 
 
 def _answer(task: Task | None, nodes: Sequence[LoggedNode], index: Mapping[str, int], own: str) -> str:
-    """Return the answer that a node holds, according to the task's domain."""
+    """Return the answer on the path to a node, according to the task's domain."""
     if task is None:
         return nodes[index[own]].text
     path: list[LoggedNode] = []

@@ -3,8 +3,8 @@
     file → entries (`Entry`, `State`) → records (`_breadth_first`, `_crossword`) → Run
 
 The logs have no prompts, no times and no tokens of single calls: `Header.unknown` lists the missing
-data. Which thoughts were kept and pruned is taken from the log. The log has only the sum of an evaluation:
-the samples are computed from it and listed best first, since their order is unknown.
+data. Which thoughts were kept and pruned is taken from the log. The log holds only the sum of the samples of
+an evaluation: the samples are computed from it and listed best first, since their order is unknown.
 
 References:
     Yao et al. 2023; github.com/princeton-nlp/tree-of-thought-llm.
@@ -155,7 +155,7 @@ def published(path: str | os.PathLike[str]) -> list[Run]:
 
 
 class _Converted(NamedTuple):
-    """The records of an entry, and the fields of its header."""
+    """The records that an entry was converted to, and fields for the header."""
 
     name: str
     task: Task
@@ -174,7 +174,7 @@ def recorded_run(
 
 
 def _lines_of(records: Sequence[Record]) -> list[Line]:
-    """Return the lines of a journal. A reply has the position of its call. Times are unknown and 0."""
+    """Return `records` as lines. A reply has the position of its call. The times are unknown: all are 0."""
     at = list(islice(positions(), len(records)))
     return [Line(at[place - (type(record) is Reply)], 0.0, record) for place, record in enumerate(records)]
 
@@ -184,7 +184,7 @@ def _lines_of(records: Sequence[Record]) -> list[Line]:
 
 def _breadth_first(entry: Entry, raw: dict[str, Any], samples: int) -> _Converted:
     if not entry.steps:
-        raise ValueError("it has no steps. Logs of single answers have no search tree.")
+        raise ValueError("the entry has no steps. Logs of single answers have no search tree.")
     task = _published_task(entry.steps[0].x)
     settings = {name: value for name, value in raw.items() if name not in ("steps", "ys")}
     search = _Search(task, samples)
@@ -306,8 +306,8 @@ def id_of(ids: Mapping[str, str], y: str, number: int) -> str:
 def _samples_in(entry: Entry) -> int:
     """Return the number of samples per evaluation.
 
-    The logs do not state it. It is taken to be the largest number of values that any sum in the log consists
-    of.
+    The logs do not state it. It is estimated as the largest number of samples that any sum in the log
+    consists of.
     """
     if not entry.steps:
         return 0
@@ -351,7 +351,7 @@ Evaluation: TypeAlias = tuple[float | None, float | None, tuple[float | None, ..
 def evaluation(total: float, samples: int) -> Evaluation:
     """Return the score, the sum, and the samples of an evaluation from the sum of its samples.
 
-    If the sum has fewer than `samples` values, the others could not be read.
+    If the sum consists of fewer than `samples` values, the remaining samples could not be read.
     """
     read = verdicts(total)
     unreadable = (None,) * (samples - len(read))

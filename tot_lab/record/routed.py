@@ -1,4 +1,4 @@
-"""Choices of `tl.Adaptive`, folded from the notes of a run."""
+"""The strategies that `tl.Adaptive` chose, from the notes of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Routed(NamedTuple):
         selected: The strategy that was chosen.
         used: The strategy that gave the result. It differs from `selected` if that gave only a partial
             result.
-        kind: Kind of the task, `None` if it was not recognised.
+        kind: Category of the task. `None` if it was not recognised.
         by: How it was chosen: `table`, `rule`, `model` or `default`.
         why: The reason.
     """
@@ -51,7 +51,7 @@ def selected_in(events: Iterable[Record]) -> dict[str, str]:
 
 
 _CHOICES = {"adaptive.chosen": 0, "adaptive.fell_back": 1}
-"""The notes of a choice, with the number of the branch that the chosen strategy works in."""
+"""The notes about a choice, and the number of the child thought at which the chosen strategy starts."""
 
 
 def _is_choice(event: Record) -> TypeGuard[Note]:

@@ -1,7 +1,7 @@
 """A run: its header and its records.
 
-Everything that a run shows is a fold over its records, computed on demand. Runs that were loaded, recorded by
-a user's own code, or interrupted by a kill therefore show the same as any other.
+Everything that a run shows is computed from its records on demand. Loaded runs, killed runs and runs that a
+user's own code recorded therefore have the same attributes as any other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GRADING = 5.0
 """Seconds of CPU time that matching the pattern of a task from a file may take."""
 
 KEPT = ("kept", "complete", "answer")
-"""Decisions about a thought that leave it in the search."""
+"""Decisions after which a thought is still part of the search."""
 
 UNREADABLE = ("parse.unreadable", "json.failed")
 """Names of the notes about unreadable replies. `json.failed` is recorded after the retries."""
@@ -52,11 +52,11 @@ class Usage(NamedTuple):
     Attributes:
         calls: Model calls that were made.
         errors: Calls that failed.
-        input_tokens: Prompt tokens. `None` if a model does not count them.
-        output_tokens: Tokens of the replies. `None` if a model does not count them.
-        cost: USD that the calls cost if none is answered from a cache. `None` if the price of a call is not
+        input_tokens: Prompt tokens. `None` if a model does not report them.
+        output_tokens: Tokens of the replies. `None` if a model does not report them.
+        cost: USD that the calls would cost without a cache. `None` if the price of a call is not
             known.
-        paid: USD that was really paid, 0 for replies from a cache. `None` if the price of a call is not
+        paid: USD that was actually paid, 0 for replies from a cache. `None` if the price of a call is not
             known.
     """
 
@@ -88,7 +88,7 @@ SMALL = "real model of a small formal language"
 
 
 def model_note(notes: Iterable[str]) -> str:
-    """Return the note about the models of several runs, from `Run.model_note` of each."""
+    """Return one note about the models of several runs. `notes` are the `Run.model_note` of each."""
     found = set(notes)
     return SIMULATED if SIMULATED in found else SMALL if SMALL in found else ""
 
@@ -102,7 +102,7 @@ def model_name(settings: Mapping[str, Any]) -> str:
 
 
 class ReplyCache(Protocol):
-    """Cached replies, as a replay reads them; see `tot_lab.models.Cache`."""
+    """The part of `tot_lab.models.Cache` that a replay needs."""
 
     path: Path
 
@@ -114,7 +114,7 @@ class Run(RunMethods):
     """One run, finished or not.
 
     The outcome: `answer`, `status`, `stop_reason` (and `interrupted`, whether a budget cut the run short),
-    `score`, and `best`, the thought that holds the answer. The way there: `tree`, and `steps_df()` with one
+    `score`, and `best`, the thought that holds the answer. The search: `tree`, and `steps_df()` with one
     row per step. The cost: `seconds`, `turns`, and `usage` with calls, tokens and USD. `path` is the journal,
     or `None` if the run is in memory only.
     """
@@ -161,12 +161,12 @@ class Run(RunMethods):
 
     @cached_property
     def task(self) -> Task | None:
-        """The task. `None` for a recorded search without a task of this project."""
+        """The task. `None` if the header holds none."""
         return task_of(self.header.task) if self.header.task else None
 
     @cached_property
     def strategy(self) -> Strategy | None:
-        """The strategy. `None` for a recorded search of your own."""
+        """The strategy. `None` if the header holds no settings of a strategy, as in imported runs."""
         return recorded_strategy(self.header)
 
     @property
@@ -195,13 +195,13 @@ class Run(RunMethods):
 
     @property
     def name(self) -> str:
-        """The name of the search."""
+        """The name of the strategy."""
         name = str(self.header.strategy.get("name") or self.header.strategy.get("kind", "run"))
         return f"{name} (counterfactual)" if self.header.counterfactual else name
 
     @property
     def model(self) -> str:
-        """The name of the lab's model, empty for a search of your own. Roles may have other models."""
+        """The name of the lab's model. Empty if no lab made the run. Roles may have other models."""
         return model_name(self.header.model)
 
     # The outcome.
@@ -359,7 +359,7 @@ class Run(RunMethods):
         if task is None or needs_functions(task.domain) or self.ungraded:
             return [None] * len(answers)
         if self.loaded and task.domain.runs_code(task):
-            self.ungraded = "its tests are code of a file. To run them, call run.task.grade(run.answer)"
+            self.ungraded = "its tests are code from a file. To run them, call run.task.grade(run.answer)"
             return [None] * len(answers)
         pattern = task.domain.answer_pattern(task) if self.loaded else None
         try:
@@ -373,10 +373,9 @@ class Run(RunMethods):
 
     @property
     def waits_for_grading(self) -> bool:
-        """Whether views must not grade the run.
+        """Whether views must not grade the run, because grading may take long (`Domain.is_bounded`).
 
-        It was loaded, grading may take unbounded time (see `Domain.is_bounded`), and `grade` has not been
-        read yet.
+        Only a loaded run waits, until `grade` is read.
         """
         if not self.loaded or "grade" in self.__dict__ or self.task is None or self._ended is None:
             return False
@@ -389,7 +388,7 @@ class Run(RunMethods):
 
     @cached_property
     def kept_answers(self) -> list[str]:
-        """The run's answer, and the other answers of the leaves that the search kept."""
+        """The run's answer first, then the other answers on the leaves that the search kept (`KEPT`)."""
         task = self.task
         if task is None or needs_functions(task.domain):
             return [self.answer]
@@ -416,7 +415,7 @@ class Run(RunMethods):
 
     @cached_property
     def reachable(self) -> float | None:
-        """The best grade of any leaf: the grade of a perfect choice among the leaves."""
+        """The best grade of any leaf: the grade if the best leaf had been chosen as the answer."""
         if self.task is None or needs_functions(self.task.domain):
             return None
         held = [self.task.domain.answer(self.task, self.steps(leaf.id)) for leaf in self.tree.leaves()]
@@ -425,9 +424,9 @@ class Run(RunMethods):
         return max(grades, default=None if self.grade is None else 0.0)
 
     def steps(self, id: str) -> list[str]:
-        """The path to a thought, as a domain sees it: the texts from the first step on.
+        """The path to a thought, as domains receive it: the texts from the first step on.
 
-        A thought that only holds the question, the root of a nested strategy, is not a step.
+        A thought that only holds the question (the root of a nested strategy) is not a step.
         """
         texts = [text for text in self.tree.texts(id) if text != self.question]
         return [*self.header.task.get("steps", ()), *texts]
@@ -441,8 +440,8 @@ class Run(RunMethods):
     def answer_state(self) -> str | None:
         """`finished` if the path of the answer is complete, `None` if that is not known.
 
-        In a search on text, `unfinished` if its last step states no answer, and `cut` if that step ended at
-        `max_tokens`.
+        If the domain cannot tell whether a path is complete (`Domain.is_text`): `unfinished` if the last step
+        states no answer, and `cut` if that step ended at `max_tokens`.
         """
         best = self._ended.node if self._ended else None
         for event in canonical(self.lines_of(Note)):
@@ -466,7 +465,7 @@ class Run(RunMethods):
 
     @cached_property
     def usage(self) -> Usage:
-        """Usage of the model calls. If the record lacks calls, only their number is given."""
+        """Usage of the model calls. If the record lacks calls, tokens and costs are `None`."""
         used = usage_of(self.lines_of(Reply))
         return Usage(used.calls, used.errors, *[None] * 4) if "calls" in self.header.unknown else used
 
@@ -479,7 +478,7 @@ class Run(RunMethods):
 
     @property
     def compute(self) -> Compute:
-        """FLOPs of the model calls, and the time that the run would take alone. `None` if unknown."""
+        """FLOPs of the model calls, and the time that the run would take alone, each `None` if unknown."""
         return compute_of(self.lines_of(Call, Reply, Note), self.params, self.header.unknown)
 
     @property
@@ -616,7 +615,7 @@ def parse(data: bytes, path: str | os.PathLike[str]) -> Run:
         if isinstance(line.e, Call):
             called.add(line.p)
         elif isinstance(line.e, Reply) and line.p not in called:
-            raise JournalError(f"{path}, line {number}: a reply without a call")
+            raise JournalError(f"{path}, line {number}: a reply without a call. An earlier line is missing.")
         elif isinstance(line.e, Note) and not line.p:
             try:
                 msgspec.convert(line.e.data, _Beside)
@@ -626,7 +625,7 @@ def parse(data: bytes, path: str | os.PathLike[str]) -> Run:
 
 
 class _Beside(msgspec.Struct):
-    """The fields of a note about a call that is outside the canonical record."""
+    """The fields of a note about a call. Such a note is outside the canonical record."""
 
     call: Position = ()
     tries: int = 0
@@ -644,7 +643,7 @@ def _line_of(lines: Sequence[Line]) -> str:
 
 
 def selected_strategies(run: Run) -> dict[str, str]:
-    """The strategies that `tl.Adaptive` selected, by the thought at which each began."""
+    """The strategies that `tl.Adaptive` selected, by the id of the thought at which each began."""
     return selected_in(run.events)
 
 
@@ -688,8 +687,8 @@ def replies_of(lines: Sequence[Line]) -> dict[Position, Reply]:
 
 
 def recorded_strategy(header: Header) -> Strategy | None:
-    """The strategy of a run with this header. Settings that the header lacks have the values of its version.
-    `None` for a recorded search of your own.
+    """The strategy of a run with this header. Settings that the header lacks get the values of the version
+    that wrote it. `None` if the header holds no settings of a strategy, as in imported runs.
     """
     if header.strategy.get("kind") in (None, "recorded"):
         return None
@@ -706,5 +705,5 @@ def task_of(settings: dict[str, Any]) -> Task:
     """Return the task that a header describes."""
     domain = part_of(settings["domain"])
     if not isinstance(domain, Domain):
-        raise ValueError(f"{domain.kind!r} is not a domain")
+        raise ValueError(f"the kind of a task's domain must be that of a domain: got {domain.kind!r}.")
     return Task(**{**settings, "domain": domain})

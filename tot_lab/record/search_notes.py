@@ -23,7 +23,7 @@ _ENDS_OF_LEVELS = ("tot.picked", "tot.solved", "tot.completed", "tot.no_thoughts
 
 
 class _Judged(msgspec.Struct):
-    """The score and the decision of a thought of the current level."""
+    """The score and the last decision of a thought on the current level."""
 
     score: float | None = None
     what: str = "proposed"
@@ -31,7 +31,7 @@ class _Judged(msgspec.Struct):
 
 
 class _Scope:
-    """A strategy that announced itself, and the level that its search is expanding."""
+    """A strategy that recorded a note such as `tot.started`, and the level that its search is expanding."""
 
     def __init__(self, name: str, root: str) -> None:
         self.name = name
@@ -83,7 +83,7 @@ class SearchNotes:
         self._scopes: dict[str | None, _Scope] = {}  # by thought, the innermost strategy around it
 
     def before(self, record: Record) -> list[Note]:
-        """Process the next record. Returns the notes that belong before it."""
+        """Process the next record. Returns the implied notes that precede it."""
         if isinstance(record, Thought):
             if (scope := self._scopes.get(record.parent)) is not None:
                 self._scopes[record.id] = scope

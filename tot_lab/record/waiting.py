@@ -21,10 +21,10 @@ QUIET = 2.0
 """Seconds before anything is shown."""
 
 _EVERY = 10.0
-"""Seconds between the first two lines that a file or pipe receives."""
+"""Minimum seconds between two lines of `with_progress`, and the first pause of `show_calls`."""
 
 _LATER = 1.5
-"""Each pause between the lines of one run is longer than the previous one by this factor."""
+"""Factor by which each pause between the lines of `show_calls` is longer than the previous one."""
 
 
 def is_silenced() -> bool:
@@ -60,7 +60,7 @@ def with_progress(items: Iterable[T], what: str, total: int, unit: str = "run") 
 
 
 async def show_calls(what: str, total: int | None, count: Callable[[], tuple[int, str]]) -> None:
-    """Show on stderr how many calls were made, until this task is cancelled.
+    """Show on stderr how many calls were made, until the asyncio task is cancelled.
 
     Args:
         what: The work, such as the name of a strategy.

@@ -1,6 +1,6 @@
 """Importer of the published logs of "Everything of Thoughts": Game of 24, 8-puzzle and 2×2 cube.
 
-    file → entries (`Entry`, `Step`) → records (`_search`, `_answers`) → Run
+    file → entries (`Entry`, `Step`) → records (`_Records`) → Run
 
 Logs of tree searches (ToT, GoT) hold the puzzle, the thoughts, and which were kept. Logs of single
 answers (IO, CoT, XoT) hold only the number of the puzzle, which is found in the log of a tree search in the
@@ -156,7 +156,7 @@ def _entries(path: Path, data: bytes) -> list[Entry]:
         raise JournalError(f"{path}: not a log of Everything of Thoughts: {error}") from None
 
 
-# Facts from the file and from other files in its folder.
+# Data from the name of the file and from other files in its folder.
 
 
 _GAMES = {
@@ -172,12 +172,12 @@ _RANGE = re.compile(r"_start\d+_end\d+")
 _USUAL = re.compile(
     r"(propose|value|laststep|revised|reviseTimes)1|multi0|(greedy|sample|start|end)\d+|", re.ASCII
 )
-"""Settings that a name omits: those with the usual value, and those that the log itself shows."""
+"""Settings in a file name that the name of the run omits: usual values, and what the log itself shows."""
 
 
 class _Named(NamedTuple):
-    """The model, the method and unusual settings in the name of a log. `None` if the name has another
-    form.
+    """The model, the method and unusual settings in the name of a log. All are empty if the name has another
+    format.
     """
 
     model: str | None = None
@@ -208,9 +208,9 @@ def _method(entries: Sequence[Entry], named: _Named) -> str:
 
 
 def _evaluations(path: Path, entries: Sequence[Entry]) -> dict[float, Evaluation]:
-    """The evaluations by their values. The value is 0 if no sample could be read.
+    """The evaluations by the values in the log. A value is 0 if no sample could be read.
 
-    The number of samples is the most values that any sum consists of, since no log states it.
+    No log states the number of samples. It is estimated as the most samples that any value is the sum of.
     """
     values = {value or 0.0 for entry in entries for step in entry.steps for value in step.values or ()}
     try:
@@ -247,8 +247,8 @@ def _puzzles_in(path: Path, changed: int, size: int) -> Mapping[int, str]:
 
 
 def _puzzles(path: Path) -> dict[int, str]:
-    """The puzzles by number, from tree logs in the folder of a log. Logs with its range of numbers are
-    preferred.
+    """The puzzles by number, from tree logs in the folder of a log. Logs with the same
+    range of numbers in their names are preferred.
 
     Numbers that stand for different puzzles are left out.
     """
@@ -277,7 +277,7 @@ def _task(question: str | None, idx: int) -> Task:
     if kind is None:
         raise ValueError(f"a puzzle must have 4, 9 or 24 numbers: got {question[:80]!r}.")
     task = make_task(kind, " ".join(numbers))
-    if task.domain.kind != kind:  # the factory of the Princeton logs takes any text
+    if task.domain.kind != kind:  # the factory makes another task of numbers that are no hand
         raise ValueError(f"a hand must be four integers from 1 to 13: got {question[:80]!r}.")
     return task
 
@@ -286,7 +286,7 @@ def _task(question: str | None, idx: int) -> Task:
 
 
 class _Records:
-    """Converts an entry."""
+    """Converts an entry to records."""
 
     def __init__(
         self,

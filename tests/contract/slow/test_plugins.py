@@ -365,7 +365,7 @@ def test_what_is_wrong_with_a_package_is_said(packages, code, value, said):
 def test_two_packages_with_one_name_are_told_of(packages):
     packages("plug_one", GOOD, {"plug_fine": "plug_one:Fine"})
     packages("plug_two", GOOD, {"plug_fine": "plug_two:Fine"})
-    with pytest.raises(ValueError, match=r"plug_\w+ 0\.9 .* and plug_\w+ 0\.9 .*uninstall one"):
+    with pytest.raises(ValueError, match=r"plug_\w+ 0\.9 .* and plug_\w+ 0\.9 .*Uninstall one"):
         tl.part_of({"kind": "plug_fine"})
 
 
@@ -379,7 +379,7 @@ def test_no_package_replaces_what_is_there(packages):
 def test_a_package_whose_name_is_taken_hears_of_it(packages):
     packages("plug_late", GOOD, {"beam_search": "plug_late:Fine", "plug_fine": "plug_late:Fine"}, "searches")
     with pytest.warns(
-        UserWarning, match=r"plug_late 0\.9 offers 'beam_search' in 'tot_lab\.searches'.* rename"
+        UserWarning, match=r"plug_late 0\.9 offers 'beam_search' in 'tot_lab\.searches'.* Rename"
     ):
         assert "plug_fine" in registry.names("searches")
 

@@ -179,7 +179,7 @@ def voted(*values):
     ("log", "said"),
     [
         ([GAME24[0], {"idx": 1, "ys": ["an answer"]}], r"entry 1.*steps"),
-        ([GAME24[0], {"steps": [], "ys": []}], "entry 1: it has no steps"),
+        ([GAME24[0], {"steps": [], "ys": []}], "entry 1: the entry has no steps"),
         (changed(values=["high", 1, 2]), r"entry 1.*\$\.steps\[0\]\.values\[0\]"),
         (changed(values=[1.0]), "entry 1: step 0 has 3 candidates and 1 values"),
         (changed(values=[0.4005, 1, 1]), "entry 1.*0.4005 is no sum of the values"),

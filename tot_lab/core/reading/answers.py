@@ -35,9 +35,9 @@ class _Stated(NamedTuple):
 
 
 def _stated(text: str, mark: re.Pattern[str] = _ANSWER) -> _Stated | None:
-    """Find the answer between the last `<answer>` tags, or else after the last mark that begins a line.
+    """Find the answer between the last `<answer>` tags, or else after the last match of `mark` (`Answer:`).
 
-    After a mark it is the rest of the line or, if that is empty, all lines after it.
+    After `mark` it is the rest of the line or, if that is empty, all lines after it.
     """
     start, inside = None, None
     for tag in _TAG.finditer(text):
@@ -160,9 +160,10 @@ def _lines(text: str) -> list[str]:
 def whole_answer(text: str) -> str | None:
     r"""Return the answer of one or more lines that a reply states, or else the whole reply.
 
-    It is read like `stated_answer`, also after `The answer is` at the beginning of a line. Remarks after it,
-    a code block or a box around it, and its decoration are removed: emphasis, marks of math, end-of-turn
-    tokens and, unless it is a sentence, quotes and a final full stop. Returns `None` if nothing is left.
+    The answer is found like `stated_answer`, and also after `The answer is` at the beginning of a line.
+    Remarks after it, a code block or a box around it, and its decoration are removed: emphasis, marks of
+    math, end-of-turn tokens and, unless it is a sentence, quotes and a final full stop. Returns `None` if
+    nothing is left.
     """
     stated = _stated(text) or _stated(text, _ANSWER_IS)
     if stated is None:
@@ -177,14 +178,14 @@ def whole_answer(text: str) -> str | None:
 
 
 def _first_block(text: str) -> str:
-    """Return the code of a block that begins `text`, or else `text`."""
+    """Return the code of the fenced block with which `text` begins, or else `text`."""
     block = next(fenced_blocks(text), None)
     return text if block is None or text[: block.start].strip() else block.body
 
 
 def _without_remarks(text: str) -> str:
-    """Return an answer up to the first paragraph that begins with another word or, unless the answer is
-    prose, the first line of prose.
+    """Return an answer without what follows it: from the first paragraph that begins with another word than
+    the answer or, unless the answer is prose, from the first line of prose on.
     """
     lines = _first_block(text).split("\n")
     is_prose = _PROSE.match(lines[0])

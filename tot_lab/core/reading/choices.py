@@ -40,7 +40,7 @@ _ANSWER_IN_OTHER_LANGUAGES = re.compile(
     re.IGNORECASE,
 )
 _STATED, _CLOSE, _MARKED = "\x01", "\x02", "\x03"
-"""Stand for the beginning and the end of a box or tag, and for marks around the word before."""
+"""Placeholders for the start and the end of a box or tag, and for marks (`(B)`) around the word before it."""
 
 _BRACKETS = {"Ps": "(", "Pe": ")", "Pi": '"', "Pf": '"'}
 _ESCAPE = {
@@ -172,7 +172,7 @@ class _Named(NamedTuple):
 
 
 class _Options:
-    """The options of a question, as they are found in a text."""
+    """Finds the options of a question in a text."""
 
     def __init__(self, choices: Mapping[str, str]) -> None:
         self.choices = choices
@@ -194,7 +194,7 @@ class _Options:
         self.subject = re.compile(rf"(?<![\w'-])(?<!in )(?<!of )(?:{one_of})")
 
     def label_at(self, text: str, at: int) -> _Named | None:
-        """Return the label that stands at a place. Articles and pronouns are no labels."""
+        """Return the label at index `at` of `text`. The words `a` and `I` are no labels."""
         match = self.label.match(text, at)
         if match is None:
             return None
@@ -211,7 +211,7 @@ class _Options:
         return _Named(label, end + is_marked)
 
     def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
-        """Return the option whose text stands at a place. If several have it, `own` counts."""
+        """Return the option whose text is at index `at`. If several have it, the one labelled `own`."""
         match = self.text.match(text, at)
         if match is None:
             return None
@@ -224,8 +224,8 @@ class _Options:
         return self.text_at(text, beside.end() if beside else at, label)
 
     def one_at(self, text: str, at: int) -> _Named | None:
-        """Return the option that is named at a place, by its label, its text, or both. `label` is `None` if
-        they differ.
+        """Return the option that is named at index `at` by its label, its text, or both. `label` is `None` if
+        the label and the text belong to different options.
         """
         by_text, by_label = self.text_at(text, at), self.label_at(text, at)
         if by_text is not None and (by_label is None or by_text.end > by_label.end):
@@ -247,7 +247,7 @@ class _Options:
         return _Named(None, beside.end) if _OVER.match(text, beside.end) else by_label
 
     def at(self, text: str, at: int) -> _Named | None:
-        """Return the option that is named at a place. `label` is `None` if another one follows: `B or C`."""
+        """Return the option named at index `at`. Its `label` is `None` if another follows, as in `B or C`."""
         if (
             (named := self.one_at(text, at)) is None
             or (also := _ALSO.match(text, named.end)) is None
@@ -273,8 +273,8 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
     Args:
         reply: A whole reply, or the answer in it. Statements are read in its last 20,000 characters; what
             precedes these is only read for the option with which the reply begins.
-        choices: The texts of the options by label; a text may be empty. Single letters have the case of the
-            label, except alone or in marks.
+        choices: The texts of the options by label; a text may be empty. A single letter must have the
+            case of the label, unless it is alone on its line or in marks, as in `(b)`.
     """
     text, options = _plain(reply[-_READ:]), _options(tuple(choices.items()))
     stated = [*_announced(text, options), *_called_right(text, options), *_alone(text, options)]
@@ -284,7 +284,7 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
 
 
 def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
-    """Yield the place and the choice after each cue. Different choices for several cases state none."""
+    """Yield the index of each cue (`the answer is`) and the choice after it. `None` if cases differ."""
     over = 0
     cases: set[tuple[int, str | None]] = set()
     for cue in _CUE.finditer(text):
@@ -325,7 +325,7 @@ def _start_of_sentence(text: str, at: int) -> int:
 
 
 def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | None:
-    """Return the option that the words from a place on name."""
+    """Return the option that `text` names from index `at` on, after filler words. `not` rules one out."""
     for _ in range(_WORDS):
         if not is_negated:
             if named := options.at(text, at):
@@ -345,7 +345,7 @@ def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | 
 
 
 def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
-    """Yield the options that are called right: `B is the correct answer`."""
+    """Yield the index and the option of each statement such as `B is the correct answer`."""
     before: tuple[int, str | None] = (-1, None)
     for verdict in _RIGHT.finditer(text):
         at = verdict.start()
@@ -362,7 +362,7 @@ def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | Non
 
 
 def _alone(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
-    """Yield the option that is all of the last line. A list of several options states none."""
+    """Yield the option that is alone on the last line, unless that line ends a list of options."""
     lines = list(_LINE.finditer(text))[-2:]
     label = _only(lines[-1][0], options) if lines else None
     if label is None:

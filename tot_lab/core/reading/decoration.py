@@ -41,7 +41,7 @@ def undecorated(text: str, *, quotes: bool = True, ends: str = "") -> str:
         rest = (rest[: -len(token[0])] if token else rest).rstrip().rstrip(ends)
         macro = _MACRO.fullmatch(rest)
         rest = macro[1] if macro else _unwrapped(rest, [*_PAIRS, *_QUOTES] if quotes else _PAIRS)
-        for mark in ("**", "__", "_", "`"):  # the other mark may be in text that was cut off
+        for mark in ("**", "__", "_", "`"):  # an unpaired mark, as in a truncated text
             if rest.count(mark) % 2 and not (mark == "_" and _EMPTY.search(rest)):
                 rest = rest.removeprefix(mark) if rest.startswith(mark) else rest.removesuffix(mark)
         if rest == text or not rest:

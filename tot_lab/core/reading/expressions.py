@@ -133,7 +133,7 @@ def _power(base: Any, exponent: Any) -> Any:
     if mp.isint(2 * exponent) and abs(exponent) < 10**6:
         return base ** int(exponent) if mp.isint(exponent) else mp.sqrt(base) ** int(2 * exponent)
     if not mp.im(exponent) and not mp.im(base) and base < 0:
-        for odd in (3, 5, 7):  # the real root
+        for odd in (3, 5, 7):  # the real root of a negative base
             times = mp.nint(_limited(exponent * odd))
             if mp.mag(exponent * odd - times) < -_NOTHING:
                 return _exp(mp.log(-base) * exponent) * (-1) ** int(times)
@@ -545,7 +545,7 @@ def _negative(value: Any) -> Number:
 
 
 def _ratios(difference: Number) -> tuple[Any, ...]:
-    """Return the ratios between the points. Multiplying both sides of an equation keeps them."""
+    """Return the ratios of the values at the points, which multiplying both sides of an equation keeps."""
     if len(difference) == 1:
         raise Unreadable
     return tuple((_tidy(value / difference[0]),) for value in difference[1:])

@@ -109,7 +109,7 @@ _DEEPEST = 100  # levels of JSON; a fixed limit, so that the result does not dep
 
 
 class FoundJSON(NamedTuple):
-    """A JSON value that was read from `text[start:end]`, which includes its fence.
+    """A JSON value that was read from `text[start:end]`, including the code fence around it.
 
     Attributes:
         repaired: Whether it was malformed and had to be repaired.
@@ -143,7 +143,7 @@ def find_json(text: str) -> Iterator[FoundJSON]:
     starts = [place.start for place in filled]
 
     def alone(place: _Place) -> bool:
-        """Whether it is outside all fences."""
+        """Whether `place` is outside all fenced blocks."""
         before = bisect(starts, place.start) - 1
         return before < 0 or place.end > filled[before].end
 
@@ -166,7 +166,8 @@ def find_json(text: str) -> Iterator[FoundJSON]:
 def ends_open(text: str) -> bool:
     """Whether JSON in `text` was truncated: brackets are still open at its end.
 
-    A stray quote can hide brackets, so closing ones must also be missing when all brackets are counted.
+    A stray quote can hide closing brackets. Therefore the text must have more opening than closing brackets
+    also if those in strings are counted.
     """
     depth, first = 0, min((place for place in map(text.find, "{[") if place >= 0), default=len(text))
     for match in _STRING_OR_BRACKET.finditer(text, first):  # quotes in the prose before open no string

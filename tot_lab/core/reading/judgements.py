@@ -54,14 +54,14 @@ _REMARK_ON = re.compile(
 """Beginnings of words of keys whose values do not name a sibling."""
 
 _NAMES = frozenset({*_LABELS.split("|"), "name", "title", "label"})
-"""Words of keys whose values are names of siblings, even if no sibling has such a name."""
+"""Words in keys whose values count as names of siblings, even if no sibling has such a name."""
 
 
 class Match(NamedTuple):
     """The siblings that judgements refer to.
 
     Attributes:
-        places: For each judgement the index of its sibling, or `None`. Each index occurs once.
+        places: For each judgement the index of its sibling, or `None`. Each index occurs at most once.
         warning: Sentences about uncertain matches. Empty if every sibling was recognised by its name or id.
     """
 
@@ -70,7 +70,7 @@ class Match(NamedTuple):
 
 
 def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
-    """Each judgement in a JSON value, preceded by all fields that may name its sibling.
+    """Return (fields that may name the sibling, judgement) for each judgement in a JSON value.
 
     Accepted are a list of objects or of scores, an object of judgements by name (its names have the key ""),
     one judgement, and an object that holds one of these as its only list or under a key such as `scores`.
@@ -156,10 +156,10 @@ def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: 
     """Match judgements to the siblings with these `names`, one to one.
 
     A judgement may name its sibling under any key except keys of ranks, such as `rank`, `order` and `place`.
-    A sibling that is named twice is not matched. Names take precedence. A text that is only an id (`b2`), a
-    number (`Approach 3`) or a letter (`Option C`) refers to the sibling with that id or at that position.
-    Numbers count from 1, or from 0 if one of them is 0. The order decides only if no judgement names a
-    sibling, and there are as many judgements as siblings.
+    A sibling that is named twice is not matched. Names take precedence over ids, numbers and letters. A text
+    that is only an id (`b2`), a number (`Approach 3`) or a letter (`Option C`) refers to the sibling with
+    that id or at that position. Numbers count from 1, or from 0 if one of them is 0. The order decides only
+    if no judgement names a sibling, and there are as many judgements as siblings.
 
     Args:
         names: The names of the siblings, as the model was shown them.
@@ -177,7 +177,7 @@ def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: 
 
 
 class _Names:
-    """An index of the names of siblings, with their forms from exact to loose (`_forms`)."""
+    """An index of the names of siblings, by their forms, from exact to loose (`_forms`)."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.cores = [core(name[:_LONGEST]) for name in names]
@@ -196,7 +196,7 @@ class _Names:
         return self._abbreviated(written)
 
     def _abbreviated(self, written: str) -> list[int]:
-        """The one sibling whose name begins with a text of two words or more."""
+        """The sibling whose name begins with a text of two words or more. Empty if there are several."""
         words = " ".join(written[:_LONGEST].rstrip(" .…").casefold().split())
         if len(written) > _LONGEST or not re.search(r"\w\W+\w", words):
             return []
@@ -207,8 +207,8 @@ class _Names:
 
 
 def _forms(name: str) -> Iterator[list[str]]:
-    """A name in forms from exact to loose: as it is and, unless it is too long, its words, its words without
-    articles and words such as `approach`, and the name without its remarks or one of its parts.
+    """Yield the forms of a name from exact to loose: the name itself, its words, its words without articles
+    and words such as `approach`, and its parts (without a remark). A long name has only the first form.
     """
     yield [" ".join(name.casefold().split())]
     if len(name) > _LONGEST:
@@ -273,7 +273,7 @@ class _Matching:
             self.warnings.append("The names of the approaches are not distinct but for their numbering.")
 
     def by_shared_name(self) -> None:
-        """Distinguish approaches with the same name by their order, if each of them is judged."""
+        """Match siblings with the same name by their order, if each of them is judged."""
         groups: dict[tuple[int, ...], list[int]] = {}
         for k in self._left():
             shared = {tuple(places) for places in self.meant[k].values() if len(places) > 1}
@@ -310,7 +310,7 @@ class _Matching:
             self.warnings.append("Scores were matched by ids, which may have been counted from 1.")
 
     def _referred(self, key: str, left: Sequence[int], free: Collection[int]) -> dict[int, int]:
-        """The free places to which the ids, numbers and letters below `key` refer. Empty if two share one."""
+        """The indices of unmatched siblings to which the values of `key` refer. Empty if two refer to one."""
         places, numbers = dict[int, int](), dict[int, int]()
         for k in left:
             reference = _REFERENCE.fullmatch(_bare(self.rows[k][key]))

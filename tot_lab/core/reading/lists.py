@@ -32,7 +32,7 @@ class FoundList(NamedTuple):
     """The items of a reply.
 
     Attributes:
-        repaired: Whether they stand in JSON that was malformed and had to be repaired.
+        repaired: Whether the items come from malformed JSON that was repaired.
     """
 
     items: list[str]
@@ -114,7 +114,7 @@ def _stands_apart(text: str, found: FoundJSON) -> bool:
 
 def _own_level(marks: list[re.Match[str]]) -> list[re.Match[str]]:
     """The marks of the outermost list. Marks indented by at least two columns more than the item before them
-    are left out, and so are marks of another kind than the first, unless only the last mark differs.
+    are left out, and so are marks of another type than the first, unless only the last mark is.
     """
     level, kinds, deepest = list[re.Match[str]](), list[str](), sys.maxsize
     for mark in marks:

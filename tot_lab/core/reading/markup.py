@@ -1,4 +1,4 @@
-"""Removal of the markup around numbers and words, and the words that deny or doubt a statement."""
+"""Removal of markup around numbers and words, and detection of words that deny or doubt a statement."""
 
 from __future__ import annotations
 

@@ -76,8 +76,10 @@ def _improper(match: re.Match[str]) -> str:
 
 
 def is_rounded(value: Fraction, exact: Fraction) -> bool:
-    """Whether the decimal `value` rounds `exact`, which no decimal equals: it has at least six places and
-    five significant digits, and is off by less than one unit in the last place.
+    """Whether `value` is a decimal rounded from `exact`, a number that no decimal equals.
+
+    `value` has at least six decimal places and five significant digits, and differs from `exact` by less than
+    one unit in the last place.
     """
     places = _places(value)
     if places is None or places < 6 or _places(exact) is not None:
@@ -244,7 +246,7 @@ def math_key(answer: str) -> Fraction | str:
 
 
 def as_latex(text: str) -> str:
-    """Mark an expression as LaTeX, so that all of it is read. A text with words stays as it is."""
+    """Mark an expression as LaTeX (`$…$`), so that all of it is read. A text with words is unchanged."""
     found = read_expression(text).text
     return improper(_signs_as_latex(text[-_READ:])) if found is None else f"${found}$"
 
@@ -257,7 +259,7 @@ def is_doubtful(text: str) -> bool:
 
 
 def _stated(text: str) -> str:
-    """Return the last box, or the last statement after it, or else the end of the text."""
+    """Return the last statement after the last box, or else the last box, or else the end of the text."""
     tail = text[-_READ:]
     found = deque(_STATED.finditer(tail, max(tail.rfind("\\boxed{"), 0)), maxlen=1)
     stated = tail[found[0].end() :].partition(_HOPE)[0].strip().partition("\n")[0] if found else ""

@@ -1,4 +1,4 @@
-"""Reader of names: the known name that a reply states."""
+"""Reader of names: which of several given names a reply states."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def read_name(text: str, names: Mapping[str, T], key: str) -> T | None:
     """Return the value in `names` of the name that a reply states.
 
     A name is accepted in any case and with any separators (`tree-of-thought`, `Tree of Thought`,
-    `treeOfThought`). JSON states the name below `key`, or else the only name among its values. In words, the
-    last labelled name (`Category: planning`) takes precedence over a name that begins its line, that over
-    `It is planning`, and that over a mention in the last line with a name. Negated names do not count.
+    `treeOfThought`). JSON states the name below `key`, or else the only name among its values. In prose, the
+    last labelled name (`Category: planning`) takes precedence, then a name at the beginning of a line, the
+    last `It is planning`, and a mention in the last line that has a name. Negated names do not count.
     Returns `None` without a name, and for several names with different values.
 
     Args:
@@ -101,7 +101,7 @@ def _meaning(name: str, known: Mapping[str, T]) -> T | None:
 
 
 def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """The texts in a JSON value, each with the key that it stands below."""
+    """The texts in a JSON value, each after the nearest key above it (`key` if there is none)."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):

@@ -20,7 +20,7 @@ from tot_lab.core.reading.values import finite
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][-+]?\d{1,3}+)?+"
 _GAP = rf"[{MARKS}]*+"  # not across lines: the next line belongs to another number
 _OF = rf"(?>(?:{_GAP}(?:/|out\s++of|of){_GAP}({_NUMBER})|{_GAP}(%|per\s?cent\b))?)"
-_UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and numbers that are taken back
+_UNHEDGED = (  # excludes 0,7, 0·7, 0 7, 7/10/2, 0–1, 1 in 10, 0.9 + 0.7, and corrected numbers
     rf"(?!{TAKEN_BACK}\.?\d|[\w%\\±+]|-\w|[^\w\s(\[]\d|[ \t\xa0](?:[*×÷][ ])?\d|"
     rf"{_GAP}(?:\?|(?:if|unless|when)\b)|[ ](?:only|means|needs|requires|would|might)\b|"
     rf"[ ](?:for \w+|\(\w+\))(?:,| and)[ ]\d|{_GAP}(?:,|to|and|or|(?:\w+ )?in|(?:out )?of|[-–—~±+→]>?)"
@@ -48,7 +48,7 @@ _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
 _OR = re.compile(r"[\s,;*`]*+(?:or|/|vs\.?)(?: perhaps| maybe)?[\s*`]*+", re.IGNORECASE)
 _MOST_ABOVE = 5  # lines above a score that may name its sibling
-_MOST_SEPARATORS = 30  # separators at the end of a line between which its score is searched
+_MOST_SEPARATORS = 30  # separators, counted from the end of a line, between which its score is searched
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
 
@@ -88,7 +88,7 @@ def _stated(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str | None, f
 
 
 def read_out_of_ten(value: Any) -> float | None:
-    """A number from 0 to 10, given as a number or as text: `8.5`, `8.5/10`, `4 out of 5`, `85%`.
+    """Read a score as a number from 0 to 10. `value` may be 8.5, `8.5/10`, `4 out of 5` (8.0) or `85%`.
 
     Returns `None` for anything else, and for values outside the range.
     """
@@ -196,7 +196,8 @@ def read_sibling_scores(text: str, names: Sequence[str]) -> SiblingScores:
     pairs = [(a, b) for a, b in pairwise(in_order) if _OR.fullmatch(text, a.end, b.start)]
     found = [one for one in found if not any(one in pair for pair in pairs)]
     values = [(one.value, one.repaired) for one in found]
-    values.append(([one.value for one in found], any(one.repaired for one in found)))  # one per line
+    # JSON values on separate lines count as one list.
+    values.append(([one.value for one in found], any(one.repaired for one in found)))
     judged = [(judgements(value), repaired) for value, repaired in values]
     if not any(named for one, _ in judged for named, _ in one):
         lines = _lines(text).items()
@@ -254,7 +255,7 @@ def _scored(line: str) -> tuple[str, str] | None:
 
 
 def _unit(value: Any) -> float | None:
-    """The score in a judgement: a number, a text, or an object with one score."""
+    """The score from 0 to 1 in a judgement: a number, a text, or an object with one score."""
     if isinstance(value, dict):
         scores = [one for key, one in value.items() if is_score_key(key)]
         value = value["score"] if "score" in value else scores[0] if len(scores) == 1 else None

@@ -37,11 +37,11 @@ _CUT_OFF = re.compile(r""""\s*+:\s*+"(?>(?:[^"\\]|\\.)*)\Z""", re.DOTALL)
 def split_thinking(text: str) -> tuple[str | None, str]:
     """Separate the `<think>…</think>` blocks of a reply from its answer.
 
-    Tags are `<think>` and `<thinking>` in any case, `[THINK]` and `◁think▷`; the channels of harmony other
-    than `final` are thinking, too. A tag is plain text inside a JSON string, a block of code, inline code or
-    a line that states the answer, and an unclosed tag also after that line. A closing tag without an opening
-    one ends thinking that began with the text, and unclosed thinking extends to the end. Blocks may be
-    nested.
+    Tags are `<think>` and `<thinking>` in any case, `[THINK]` and `◁think▷`; in OpenAI's harmony format, all
+    channels but `final` are thinking. A tag is plain text inside a JSON string, a block of code, inline code
+    or a line that states the answer, and so is an unclosed tag after such a line. A closing tag without an
+    opening one ends thinking that began with the text, and unclosed thinking extends to the end. Blocks may
+    be nested.
 
     Returns:
         The thinking, its blocks joined by blank lines, or `None`; and the answer. A text without tags is
@@ -101,7 +101,7 @@ def _separated(text: str) -> list[tuple[bool, str]]:
 
 
 class _Context:
-    """The places of a text where a thinking tag is plain text, and the tags that were seen there."""
+    """The ranges of a text in which a thinking tag is plain text, and the tags seen there so far."""
 
     def __init__(self, text: str, tags: list[re.Match[str]]) -> None:
         self.text = text
@@ -127,7 +127,7 @@ class _Context:
         """Whether `tag` is text, given the depth of thinking around it and the end of the markup before it.
 
         A closing tag in a block of code or a truncated JSON string ends open thinking, unless the opening tag
-        is there too: such a place may have begun inside the thinking.
+        is there too: the block or string may have begun inside the thinking.
         """
         at, opens = tag.start(), tag.lastgroup == "open"
         is_in_quotes = self.text[at - 1 : at] in _QUOTES and self.text[tag.end() : tag.end() + 1] in _QUOTES
@@ -157,6 +157,6 @@ class _Context:
 
 
 def _around(at: int, places: list[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the place that contains the position `at`."""
+    """Return the (start, end) in `places` that contains the index `at`. `None` if there is none."""
     k = bisect(places, (at, len(places) and places[-1][1])) - 1
     return places[k] if k >= 0 and places[k][0] <= at < places[k][1] else None

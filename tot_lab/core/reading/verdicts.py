@@ -24,7 +24,7 @@ _LEADS = re.compile(
     r"(?>[\W\d_]+|(?:a|all|am|assessment|conclusion|critique|d|decision|final|fully|i|is|judge?ment|my|not|now|of|"
     r"overall|quite|rating|result|review|say|status|the|this|verdict|very|would)(?![^\W\d_]))*+"
 )
-"""The words that may stand before a verdict in its clause."""
+"""Words that may precede a verdict in its clause."""
 
 _NEGATED = re.compile(
     r"\b(?:not(?! (?:only|merely|just)\b)|never|neither|nor|none|nobody|few|some|most|almost|cannot|"
@@ -70,7 +70,7 @@ _PLAIN = {**FULL_WIDTH, ord("’"): "'"}
 
 
 class _Statement(NamedTuple):
-    """A verdict in a text, and whether it is plain: what its clause is about, not a mention."""
+    """A verdict in a text. `is_plain`: its clause states it and does not only mention the word."""
 
     satisfied: bool
     is_plain: bool
@@ -81,10 +81,10 @@ def read_verdict(text: str) -> bool | None:
     """Whether a critique states SATISFIED as its verdict, with or without a colon.
 
     A negation (`UNSATISFIED`, `never SATISFIED`) and a condition (`to be SATISFIED: …`, `SATISFIED if …`)
-    mean `False`. The last verdict counts that forms a whole clause (`SATISFIED. …`, `Verdict: SATISFIED`)
-    or is about the critic or the task (`I am SATISFIED`), or else the last negation. A mention (`the
-    condition is satisfied`), a hedge (`SATISFIED or UNSATISFIED`) and a question state nothing.
-    Returns `None` without a verdict.
+    mean `False`. The result is the last verdict that forms a whole clause (`SATISFIED. …`, `Verdict:
+    SATISFIED`) or is about the critic or the task (`I am SATISFIED`), or else the last negation. A mention
+    (`the condition is satisfied`), a hedge (`SATISFIED or UNSATISFIED`) and a question state nothing. Returns
+    `None` without a verdict.
     """
     stated = list(_statements(split_thinking(text)[1]))
     plain = [one for one in stated if one.is_plain]
@@ -118,7 +118,7 @@ def _statements(text: str) -> Iterator[_Statement]:
 
 
 def _verdict(text: str, word: re.Match[str]) -> tuple[bool | None, bool]:
-    """The verdict that one occurrence of the word states, and whether it is plain."""
+    """The verdict that one occurrence of the word states (`None` for no verdict), and `is_plain`."""
     before = text[max(0, word.start() - _BEFORE) : word.start()].lower()
     after = text[word.end() : word.end() + _AFTER].lower()
     sentence = _SENTENCE.split(before)[-1]

@@ -22,7 +22,7 @@ from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, run_of_nodes
 from tot_lab.record.run import Run
 
 ROOT = "question"
-"""The id of the node with the question. The other nodes have their ids in the log."""
+"""The id of the node with the question. Other nodes keep the ids that they have in the log."""
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -37,12 +37,12 @@ _MARK = b"\xef\xbb\xbf"
 
 
 def contents(path: str | os.PathLike[str]) -> bytes:
-    """Return the bytes of a text file without a byte order mark."""
+    """Return the bytes of a file without a byte order mark."""
     return read_regular(path).removeprefix(_MARK)
 
 
 def lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the lines of a file that are not blank, each with its place for error messages."""
+    """Yield (`FILE, line NUMBER` for error messages, line) for each line of a file that is not blank."""
     with open_regular(path) as file:
         for number, line in enumerate(file, 1):
             text = line if number > 1 else line.removeprefix(_MARK)
@@ -167,7 +167,7 @@ _TYPE_NAMES: dict[type, str] = {dict: "an object", list: "a list", str: "a text"
 
 
 def seconds(value: Any, name: str) -> float | None:
-    """Return a time in seconds: a date in ISO 8601 (UTC without a zone), or a number of milliseconds."""
+    """Return a time in seconds since 1970, from a date in ISO 8601 (UTC by default) or from milliseconds."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -220,7 +220,8 @@ def message_of(value: Any) -> Message:
     if not isinstance(role, str):
         raise ValueError(f"a chat message must have a role: got the fields {', '.join(message)[:80]}.")
     content = _content(message)
-    calls = field(message, "tool_calls", list, []) or _parts(content, _ASKS)  # LangChain writes both
+    # LangChain writes the calls twice: in `tool_calls` and in the content.
+    calls = field(message, "tool_calls", list, []) or _parts(content, _ASKS)
     answers = field(message, "tool_call_id", str)
     if answers is None:
         found = next(iter(_parts(content, _ANSWERS)), {})
@@ -340,7 +341,7 @@ def shown(text: str, calls: Iterable[ToolCall]) -> str:
 def text_of(value: Any, role: str | None = None) -> str:
     """Return the text of an input or output of a program.
 
-    It is the content of the last message (with `role`, of the last message with that role), the only value of
+    It is the content of the last message (of the last one with `role`, if that is given), the only value of
     an object, a value under a usual key (`question` of an input, `answer` of an output), or else the whole
     value as JSON.
 
@@ -413,7 +414,7 @@ def tool_call(
     start: float | None = None,
     end: float | None = None,
 ) -> LoggedCall:
-    """Return a tool call. Its prompt are the `arguments` as JSON text, `None` if they are unknown."""
+    """Return a tool call. Its prompt is `arguments`, a JSON text. `None` means that it is unknown."""
     messages = () if arguments is None else (Message("user", arguments),)
     return LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
 
@@ -440,7 +441,7 @@ def imported_run(
         place: Names the place in the file, for error messages.
         end: Data of the log about the end. Its note `imported.scores` holds the scores of the answer by
             scorer.
-        grade: The log's own verdict about the answer, 0 to 1. `None` if it has none.
+        grade: The grade of the answer in the log, 0 to 1. `None` if it has none.
         id: Name of the task in the log.
         data: Further data of the log about the task.
         started: Start in seconds since 1970.

@@ -99,7 +99,7 @@ _HEAD = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"\w+"\s*,
 
 
 class _Texts:
-    """Puts the attachments of a sample back into its texts."""
+    """Replaces the references `attachment://ID` in the texts of a sample by its attachments."""
 
     def __init__(self, attachments: Mapping[str, str], growth: Growth) -> None:
         self.attachments = attachments
@@ -296,7 +296,7 @@ def _events(sample: Sample, place: str) -> Iterator[tuple[EventHead, msgspec.Raw
 
 
 def _settings(event: ModelEvent) -> dict[str, Any]:
-    """Return the known settings of a call."""
+    """Return the settings of a call that `Call` has fields for."""
     config = event.config
     settings: dict[str, Any] = {"model": event.model or None, "tools": tuple(event.tools)}
     settings["temperature"] = finite(config.get("temperature"))
@@ -408,7 +408,7 @@ class _Search:
         self.lines[number : number + 1] = [line]
 
     def _whole(self, data: Any) -> Any:
-        """Return the data with its attachments put back. Its nesting is at most that of a record."""
+        """Return `data` with its attachments put back. It recurses, since records are not deeply nested."""
         if isinstance(data, str):
             return self._texts.whole(data)
         if isinstance(data, list):
@@ -456,7 +456,7 @@ class _Search:
 
 
 def _search_run(lines: list[Line], sample: Sample, log: Log, question: str, place: str) -> Run:
-    """Return the run of a search whose tree is in the log, with the verdict of the log about its answer."""
+    """Return the run of a search whose tree is in the log, with the grade that the log gives its answer."""
     ended = [(line, line.e) for line in lines if isinstance(line.e, Ended)]
     root = next((line.e for line in lines if isinstance(line.e, Thought) and line.e.parent is None), None)
     about = {"target": sample.target, "choices": sample.choices}

@@ -3,7 +3,7 @@
     file → `Log`, and its `Sample`s, each read when it is used
 
 An archive has one entry per sample, or several (a chunked sample). It unpacks to at most `most_unpacked`
-bytes, and messages and attachments that its samples share grow to at most `MAX_GROWN` bytes.
+bytes, and messages and attachments that samples share grow to at most `MAX_GROWN` bytes.
 
 References:
     `EvalLog` and `log/_recorders/chunked/format.py` in github.com/UKGovernmentBEIS/inspect_ai (0.3.285).
@@ -30,8 +30,8 @@ from tot_lab.record.logs.common import contents, decoded
 T = TypeVar("T")
 
 MAX_GROWN = 2**30
-"""The most bytes that shared messages and attachments may take when they are put back, unless the file itself
-is larger than a hundredth of this."""
+"""The most bytes that shared messages and attachments may take when they are put back, or 100 times the size
+of the file if that is more."""
 
 
 class InspectUsage(msgspec.Struct):
@@ -94,7 +94,7 @@ class Sample(msgspec.Struct):
 
 
 class EventHead(msgspec.Struct):
-    """The fields of all events, and those of the beginning of a span (`id`, `type` and `parent_id`)."""
+    """The fields that all events have, and those of a `span_begin` event (`id`, `type` and `parent_id`)."""
 
     event: str
     id: str | None = None
@@ -146,7 +146,8 @@ class _Spec(msgspec.Struct):
 
 
 class Headline(msgspec.Struct):
-    """The score that the log marks as the main one. `score` is a scorer, or one of the values of `scorer`."""
+    """The score that the log marks as the main one. `score` names a scorer, or one of the values of
+    `scorer`."""
 
     scorer: str | None = None
     score: str | None = None
@@ -183,7 +184,7 @@ def open_log(path: str | os.PathLike[str]) -> tuple[_Samples, Growth]:
 
 
 class Growth:
-    """Raises ValueError once more than `most` bytes of shared data were put back."""
+    """Counts the shared data that is put back, and raises ValueError if it exceeds `most` bytes."""
 
     def __init__(self, most: int) -> None:
         self.most = self.left = most
@@ -191,7 +192,9 @@ class Growth:
     def take(self, size: int, name: str) -> None:
         self.left -= size
         if self.left < 0:
-            raise ValueError(f"field {name!r} would grow to more than {self.most:,} bytes.")
+            raise ValueError(
+                f"field {name!r} would grow to more than {self.most:,} bytes with its references resolved."
+            )
 
     def numbers(self, ranges: Sequence[tuple[int, int]], count: int, name: str) -> list[int]:
         """Return the indices in `ranges`, which refer to a list of `count` messages."""
@@ -266,12 +269,12 @@ class _Archive:
         sample.messages = [messages[k] for k in numbers]
 
     def _items(self, names: Mapping[int, str], type: type[T]) -> list[T]:
-        """Return the items in entries, each named by the number of its first item."""
+        """Return the items in entries `names`, whose keys are the numbers of their first items."""
         items: list[T] = []
         for start, name in sorted(names.items()):
             if start != len(items):
                 raise JournalError(
-                    f"{self.place(name)}: the entry before it has {len(items)} items up to here."
+                    f"{self.place(name)}: expected item {len(items)} first: got {start}. An entry is missing."
                 )
             items += self.read(name, list[type])  # type: ignore[valid-type]
         return items
@@ -283,7 +286,7 @@ def _archive(path: str | os.PathLike[str], growth: Growth) -> _Samples:
             archive = _Archive(path, file, growth)
             log = archive.log()
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
-        raise JournalError(f"{path}: damaged, or not finished: {error}.") from None
+        raise JournalError(f"{path}: the archive is damaged or incomplete: {error}.") from None
     names = [name for name in archive.infos if _SAMPLE.fullmatch(name)]
     return log, len(names), _archived(path, names, growth)
 

@@ -1,4 +1,4 @@
-"""The form of a tree of tot_lab in a log of Inspect, so that `tl.load` reads the same nodes.
+"""How a log of Inspect stores a tree of tot_lab, so that `tl.load` reads the same nodes.
 
     span `run`, named by its strategy
     span `thought`               one for each thought, in the span of its parent; named by its id and text
@@ -30,7 +30,7 @@ RUN, THOUGHT, CALL = "run", "thought", "call"
 
 
 def data_of(line: Line, *, has_event: bool = False) -> Any:
-    """Return the data of the info event for a line.
+    """Return the data of the info event that stores a line.
 
     Args:
         line: The line.

@@ -2,9 +2,9 @@
 
 A row is a checkpoint: a `StateSnapshot` (`graph.get_state_history(config)`) or a `ThreadState` of the API
 (`/threads/{id}/history`), in any order. A node is a message that a model added to the state; its parent is
-the last such message before it. Forks of a thread are branches of the tree. If a message is
-replaced by one with the same id, the last version is shown, unless a fork replaces it, which is then a
-branch. States hold no prompts: the messages that a program sent to its model are unknown.
+the last message of a model before it. Forks of a thread are branches of the tree. If a message is
+replaced by one with the same id, the node has the last version; if a fork replaces it, the fork gets its own
+node. States hold no prompts: the messages that a program sent to its model are unknown.
 
 References:
     docs.langchain.com/oss/python/langgraph/persistence; `ThreadState` in langgraph_sdk.schema.
@@ -44,8 +44,8 @@ class _State(NamedTuple):
     """A checkpoint.
 
     Attributes:
-        messages: The messages of its state by their key in the thread, which is their id or else their place.
-        waiting: Whether the graph was going to continue from this checkpoint.
+        messages: The messages of its state by their key in the thread: their id or, without one, their index.
+        waiting: Whether the graph had further nodes to run at this checkpoint (`next` is not empty).
     """
 
     thread: str

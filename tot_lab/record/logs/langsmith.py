@@ -64,7 +64,8 @@ _COLUMN = re.compile(rb"run_type|dotted_order")
 class _Row(msgspec.Struct):
     """A run in a file. `inputs` and `outputs` depend on the program.
 
-    `dotted_order` holds `TIMEZID` for each run from the root of the trace to this one, separated by dots.
+    `dotted_order` holds the start time, `Z` and the id of each run from the root of the trace to this one,
+    separated by dots.
     """
 
     id: str

@@ -38,7 +38,7 @@ def from_treequest(
     Args:
         state: The state of any algorithm, or its `tree`.
         question: The question.
-        text: Returns the text of the state of a node.
+        text: Function that returns the text of a node from the state of the node.
         score_range: The lowest and the highest score.
 
     Raises:
@@ -158,7 +158,7 @@ class _Response(NamedTuple):
 
     Attributes:
         steps: The number of its steps. `None` if it was made by one call.
-        is_last: Whether it is of the last iteration.
+        is_last: Whether it is from the last iteration of particle Gibbs. True for all other algorithms.
     """
 
     id: str

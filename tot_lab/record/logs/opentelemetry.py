@@ -90,7 +90,7 @@ _HEAD = re.compile(
 
 def _spans(entry: Any, place: str) -> Iterator[Span]:
     if not isinstance(entry, dict):
-        raise ValueError("expected an object.")
+        raise ValueError(f"expected an object: got {entry!r:.80}.")
     if "resourceSpans" not in entry:
         yield _sdk_span(entry, place)
         return
@@ -134,7 +134,7 @@ def _values(pairs: Sequence[_KeyValue] | None) -> dict[str, Any]:
 
 
 def _value(value: Any, level: int = 0) -> Any:
-    """Return an attribute of OTLP as plain JSON. `None` if it has no value."""
+    """Return the value of an OTLP attribute as plain JSON. `None` if it is missing."""
     if value is None:
         return None
     if not isinstance(value, dict) or level > _MAX_LEVELS:
@@ -162,13 +162,15 @@ def _listed_values(held: Any) -> list[Any]:
 
 
 def _sdk_span(row: Mapping[str, Any], place: str) -> Span:
-    """Return a span as the SDK or Phoenix export it: with a context, or with a column for each field."""
+    """Return a span as the SDK or Phoenix exports it: with `context`, or with `context.span_id` etc."""
     context = field(row, "context", dict, {})
     id = context.get("span_id") or row.get("context.span_id")
     trace = context.get("trace_id") or row.get("context.trace_id")
     if not isinstance(id, str) or not isinstance(trace, str):
         missing = "context.trace_id" if isinstance(id, str) else "context.span_id"
-        raise ValueError(f"field {missing!r} must be a text.")
+        raise ValueError(
+            f"field {missing!r} must be a text: got {trace if isinstance(id, str) else id!r:.80}."
+        )
     status = field(row, "status", dict, {})
     code = str(row.get("status_code") or status.get("status_code") or "")
     columns = {name[11:]: held for name, held in row.items() if name.startswith("attributes.")}

@@ -1,8 +1,8 @@
 """The record of a run in the spans of its trace, as `tl.OpenTelemetry` writes it.
 
 Each span holds lines of the journal in attributes named `tot_lab.…`. The texts of model calls, which are most
-of a journal, are only in the attributes that the conventions define. A trace is read as a whole: a missing
-span is an error.
+of a journal, are only in the attributes that the conventions define. If a span of the trace is missing,
+reading the trace is an error.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ COUNT = "tot_lab.count"
 """The number of lines of the journal, in the span of the run."""
 
 LINES = "tot_lab.lines"
-"""The lines of a span, as in a journal."""
+"""The lines of the journal that a span holds."""
 
 NUMBERS = "tot_lab.numbers"
-"""The places of these lines in the journal, from 0."""
+"""The numbers of these lines in the journal, from 0 for the line after the header."""
 
 
 class Own(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ def own_run(spans: Iterable[tuple[Own, LoggedCall | None]], place: str) -> Run |
         return None
     if missing := count - sum(0 <= number < count for number in lines):
         raise JournalError(
-            f"{place}: {missing} of the {count} records of the run are missing. Export all spans of it."
+            f"{place}: {missing} of the {count} records of the run are missing. Export all spans of the run."
         )
     text = "".join(f"{line}\n" for line in [header, *(lines[number] for number in range(count))])
     run = parse(text.encode(), f"{place}, the record of the run")

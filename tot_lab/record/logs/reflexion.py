@@ -1,10 +1,10 @@
 """Importer of the programming logs of Reflexion and LATS: JSON Lines, one task per line.
 
-A node is an implementation, and its score the share of the tests that it passes according to
+A node is an implementation, and its score the fraction of the tests that it passes according to
 `test_feedback`. In logs of Reflexion each implementation follows from the one before it and a reflection.
 Logs of LATS hold only the first and the best implementation, and the tests of the last one. `is_solved`
 grades the run. The logs have no prompts, times or tokens, and lack some calls. A log of LATS does not say how
-a task ended whose first implementation solved it: its run has no end.
+a task ended if the first implementation solved it: the run then has no end.
 
 References:
     Shinn et al. 2023, github.com/noahshinn/reflexion; Zhou et al. 2023,
@@ -111,7 +111,7 @@ def _run(item: _Item, place: str) -> Run:
 
 
 def _share(feedback: str) -> float | None:
-    """Return the share of tests that passed. `None` if the feedback does not list them."""
+    """Return the fraction of tests that passed. `None` if the feedback does not list them."""
     head, starts, listed = feedback.partition("Tested passed:")
     passed, goes_on, failed = listed.partition("Tests failed:")
     if head.strip() or not starts or not goes_on:

@@ -42,7 +42,7 @@ class Span(NamedTuple):
         parent: Id of the parent, `None` for a root.
         attributes: The attributes by their flat names.
         error: Why the span failed, `None` if it did not.
-        place: Its place in the file.
+        place: Its file and line or entry, for error messages.
     """
 
     trace: str
@@ -72,9 +72,7 @@ def error_of(message: Any, attributes: Mapping[str, Any], events: Events) -> str
 
 
 def with_events(attributes: dict[str, Any], events: Events) -> dict[str, Any]:
-    """Return the attributes of a span, with messages and evaluations of its events if the attributes have
-    none.
-    """
+    """Return the attributes of a span, with the messages and evaluations in its events if they hold none."""
     found: dict[str, Any] = {}
     for name, held in events:
         if name in _DETAILS:
@@ -214,7 +212,7 @@ def _kind(attributes: Mapping[str, Any]) -> _Kind:
 
 
 def step_of(span: Span) -> Step:
-    """Return a span as a step. Raises `JournalError`, which names its place, if an attribute is damaged."""
+    """Return a span as a step. Raises `JournalError` with the place of the span for a damaged attribute."""
     try:
         attributes, call = span.attributes, None
         kind = _kind(attributes)
@@ -360,7 +358,7 @@ _FINISH = (
 
 
 def _settings(attributes: Mapping[str, Any], lists: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known settings of a call."""
+    """Return the settings of a call that `Call` has fields for."""
     parameters = json_of(attributes.get("llm.invocation_parameters"))
     given: dict[str, Any] = dict(parameters) if isinstance(parameters, dict) else {}
     given |= {name[15:]: held for name, held in attributes.items() if name.startswith("gen_ai.request.")}
@@ -389,7 +387,7 @@ _OPTIONS = ("top_p", "top_k", "frequency_penalty", "presence_penalty")
 
 
 def _tools(lists: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the tools that a call offers and that have a name."""
+    """Yield the tools that a call offers to the model. Tools without a name are left out."""
     for each in next((lists[name] for name in _TOOLS if _listed(lists.get(name))), []):
         tool = each.get("tool", each) if isinstance(each, dict) else None
         if isinstance(tool, dict) and "json_schema" in tool:

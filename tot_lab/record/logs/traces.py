@@ -1,4 +1,4 @@
-"""Runs from traces: programs that are trees of steps, such as spans.
+"""Runs from traces. A trace records one execution of a program as a tree of steps, such as spans.
 
     file → entries → `Step`s (by the importer) → `read_traces` → a run per trace
 
@@ -24,7 +24,7 @@ from tot_lab.record.nodes import LoggedCall, LoggedEnd, LoggedNode, State
 from tot_lab.record.run import Run
 
 VERDICTS = ("correctness", "correct", "accuracy", "exact_match")
-"""Names of feedback that says whether the answer is right."""
+"""Names of feedback that says whether the answer is right, in order of preference."""
 
 
 class Step(NamedTuple):
@@ -33,14 +33,14 @@ class Step(NamedTuple):
     Attributes:
         trace: Id of the trace.
         parent: Id of the step that contains it, `None` for a root.
-        kind: Whether a model or a tool was called.
-        call: The call of the model or tool.
+        kind: `llm` for a call of a model, `tool` for a call of a tool, `other` for any other step.
+        call: The call of the model or tool. `None` for other steps.
         input: The input of a step that is not a call. `None` if the log lacks it; the same holds for
             `output`.
         start: Start in seconds since 1970. `None` if it is unknown; the same holds for `end`.
         error: Why the step failed, `None` if it did not.
-        place: Its place in the file.
-        grade: The log's verdict about its output, 0 to 1. `None` if it has none.
+        place: Its file and line or entry, for error messages.
+        grade: The grade of its output in the log, 0 to 1. `None` if there is none.
         scores: All scores of its output, by name.
         own: The part of a record of tot_lab that the step holds. `None` for a step of another program.
     """
@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
 
 def grade_of(feedback: Mapping[str, Any], number: str) -> float | None:
-    """Return the first verdict from 0 to 1 in `feedback`. `None` if there is none.
+    """Return the first feedback in `VERDICTS` that is a number from 0 to 1. `None` if there is none.
 
     Args:
         feedback: Objects by the name of the feedback.
