@@ -13,7 +13,7 @@ from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
 EXACT = 1e-9
-"""Shares that exceed a whole number by less are rounding errors of the division."""
+"""A share that exceeds a whole number by less than this is rounded down: the excess is a rounding error."""
 
 
 class REBASE(Search):
@@ -75,7 +75,7 @@ def softmax(values: Sequence[float]) -> list[float]:
 
 def allotted(weights: Sequence[float], budget: int) -> list[int]:
     """The children of each thought, given the weights in descending order. They add up to `budget`."""
-    totals = [*accumulate(reversed(weights))][::-1]  # of each thought and all worse ones
+    totals = [*accumulate(reversed(weights))][::-1]  # sums of each weight and all lower ones
     shares: list[int] = []
     for weight, total in zip(weights, totals, strict=True):
         share = math.ceil(budget * weight / total - EXACT) if total > 0 else 0
