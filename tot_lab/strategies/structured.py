@@ -46,7 +46,7 @@ class Structured(NamedTuple, Generic[T]):
         value: The value. `None` if there is none.
         error: Why there is no value: the error of the call or of the validation.
         replies: All replies. The last one was read.
-        repaired: Whether its JSON was malformed.
+        repaired: Whether the JSON of the last reply was malformed and repaired.
         schema_refused: Whether the call failed because of the JSON schema.
         truncated: Whether the last reply was truncated, according to its server or because its JSON has no
             end.
@@ -92,8 +92,8 @@ def ask_json(
 
         result = yield from ask_json(self.call(at, "plan", prompt), PlanDraft)
 
-    A failed or refused call ends it, unless the call failed because of the schema; the next call then has
-    none.
+    A failed or refused call ends the request. If the call failed because of the schema, it is repeated
+    without the schema instead.
 
     Args:
         call: The call. The form of the JSON is added to its last message. Each retry is a further turn and
@@ -103,7 +103,7 @@ def ask_json(
         tier: Capability of the model, which decides how the form is described.
         retries: Further calls after unusable replies.
         schema: Whether to use the provider's schema output.
-        closing: Text after the form. Siblings that differ only here share a prefix that a server can cache.
+        closing: Text after the form. Prompts that differ only here share a prefix that a server can cache.
         whole: Whether JSON that the length limit cut off is rejected instead of repaired.
     """
     form = _form(model_type) if isinstance(model_type, type) else _Form(model_type)
@@ -293,7 +293,7 @@ def _closed(schema: Any, without: frozenset[str]) -> Any:
 
 
 def _example(schema: dict[str, Any], name: str, definitions: dict[str, Any], depth: int) -> Any:
-    """An example of `schema`, whose texts describe themselves. It may violate patterns."""
+    """An example of `schema`, in which each text is the description of its field. It may violate patterns."""
     if "$ref" in schema:
         schema = {**definitions.get(schema["$ref"].rpartition("/")[2], {}), **schema}
     for word in ("examples", "enum"):

@@ -13,7 +13,7 @@ class WeightedBestOf(JudgedAttempts):
     """Run a strategy several times and keep the answer whose attempts have the largest sum of scores.
 
     The domain decides which answers count as the same. An attempt without a score counts 0. If no attempt has
-    a score above 0, each counts the same.
+    a score above 0, each attempt has one vote.
 
     Best for answers that can be both compared and judged. Trade-off: a frequent mistake outweighs a rare
     answer with a high score. Calls: those of `BestOf`.

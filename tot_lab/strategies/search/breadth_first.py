@@ -15,7 +15,7 @@ class BreadthFirst(Search):
     in when they stop: `stop.patience` counts single expansions here, and levels in `BeamSearch`.
 
     References:
-        Design M in docs/conformance.md (Jido AI), traversal `bfs`.
+        Design M of docs/conformance.md (Jido AI), traversal `bfs`. `make conformance` writes this page.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("bfs",)
