@@ -25,7 +25,7 @@ class AnswerRule(Part):
     """Whether the text of a thought counts as the answer if the domain reads no answer from its path."""
 
     top_k: Count = 3
-    """The most leaves listed in `Answer.ranked`, best first."""
+    """The most leaves listed in the result, best first."""
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
         """The thoughts that may be the answer, in order of preference.
