@@ -24,7 +24,7 @@ from tot_lab.strategies.voting import choose, choose_by_vote
 class OneAnswer(Prompting):
     """Ask for the answer directly, without reasoning (input-output prompting).
 
-    Best for questions that the model knows, and as the floor of a comparison. Trade-off: no room for
+    Best for questions that the model knows, and as the lower bound of a comparison. Trade-off: no room for
     intermediate steps. Calls: 1.
 
     References:

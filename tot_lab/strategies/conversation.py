@@ -34,7 +34,7 @@ _ARGUMENTS = (
 )  # models mix the pairs: Llama has name/parameters
 _BARE = {*_NAMES, *_ARGUMENTS, "type", "id"}  # fields of a call without arguments
 _LEFT_OVER = re.compile(r"</?[a-z]+_calls?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
-_MAX_UNKNOWN = 32  # names in one reply
+_MAX_UNKNOWN = 32  # unknown tool names recorded per reply
 # Signs of truncation: the text ends inside a string, or after the beginning of a value.
 _STRING = re.compile(r"""(?s:"(?>(?:[^"\\]|\\.)*)("?)|(?<=[\[{,:\s])'(?>(?:[^'\\]|\\.)*)('?))""")
 _BEGUN = re.compile(r"[:,]\s*+[-+.\w]*+\Z")

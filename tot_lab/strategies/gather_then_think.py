@@ -171,8 +171,8 @@ class GatherThenThink(Prompting):
     # Gather.
 
     def _gathered(self, task: Task, category: str, watch: _Watch, at: str) -> Thinking[Answer]:
-        """The answer of the gatherer. Its root is recorded here, because a person may edit what it looks
-        for.
+        """Run the gatherer. The root of its subtree is recorded here, because a person may edit the
+        instruction in it.
         """
         above = parent_of(at) or at
         thought = yield from emit(Thought(at, above, _instruction(category)))
@@ -197,7 +197,7 @@ class GatherThenThink(Prompting):
         return answer
 
     def _within_gatherer(self, task: Task) -> Task:
-        """`task` with only the gatherer's tools: no other tool may fetch an address that it found."""
+        """`task` with only the gatherer's tools: no other tool may fetch an address that they found."""
         if not isinstance(self.gatherer, Acting):
             return task
         allowed = self.gatherer.available_tools(task).tools

@@ -1,6 +1,6 @@
 """Structured output: model calls whose answer is a value of a type.
 
-The layers are tried in order: the provider's schema output, the form described in the prompt, reading and
+The layers are applied in order: the provider's schema output, the format described in the prompt, reading and
 repair, validation, and a new sample that is shown the exact error. Repairs, retries and failures are recorded
 as notes on the node of the call (Reactive Agents, "structured output").
 """
@@ -68,7 +68,7 @@ def calls_per_ask(retries: int = RETRIES) -> int:
 
 
 def described(model_type: type[T], tier: Tier) -> str:
-    """The description of the form of a reply, as `ask_json` adds it to a prompt."""
+    """The description of the format of a reply, as `ask_json` adds it to a prompt."""
     return _form(model_type).describe(tier)
 
 
@@ -96,14 +96,15 @@ def ask_json(
     without the schema instead.
 
     Args:
-        call: The call. The form of the JSON is added to its last message. Each retry is a further turn and
+        call: The call. The format of the JSON is added to its last message. Each retry is a further turn and
             the next sample.
         model_type: A pydantic model, or a TypeAdapter. Custom checks are validators of the type:
             `TypeAdapter(Annotated[PlanDraft, AfterValidator(check)])`.
-        tier: Capability of the model, which decides how the form is described.
+        tier: Capability of the model, which decides how the format is described.
         retries: Further calls after unusable replies.
         schema: Whether to use the provider's schema output.
-        closing: Text after the form. Prompts that differ only here share a prefix that a server can cache.
+        closing: Text after the description of the format. Prompts that differ only here share a prefix that a
+            server can cache.
         whole: Whether JSON that the length limit cut off is rejected instead of repaired.
     """
     form = _form(model_type) if isinstance(model_type, type) else _Form(model_type)
@@ -125,7 +126,7 @@ def ask_json(
             if not over_schema or sample_index == call.sample_index + retries:
                 yield call_failed(call.node, call.purpose, problem)
                 return Structured(None, problem, tuple(replies), schema_refused=over_schema)
-            native = None  # the server has no schema output; the prompt describes the form
+            native = None  # the server has no schema output; the prompt describes the format
             continue
         read, at_limit = form.read(reply.text), reply.finish_reason == "length"
         if whole and at_limit and (not isinstance(read, _Value) or read.repaired):
@@ -172,12 +173,12 @@ class _Form:
         self.native = {"title": schema.get("title", "Reply"), **_closed(schema, _NOT_TAKEN)}
         self._schema = json.dumps(_closed(schema, _NOT_SHOWN), ensure_ascii=False)
         example = json.dumps(_example(schema, "", schema.get("$defs", {}), 0), ensure_ascii=False)
-        # An example given by the type shows the form, even if a custom check rejects its values.
+        # An example given by the type shows the format, even if a custom check rejects its values.
         fits = "examples" in schema or isinstance(self.read(example), _Value)
         self._example = example if fits else None
 
     def describe(self, tier: Tier) -> str:
-        """The prompt text about the form."""
+        """The prompt text that describes the format."""
         if tier == "local" and self._example:
             return f"Reply with JSON and nothing else, in the form of this example:\n{self._example}"
         request = f"Reply with one JSON object that fits this schema, and nothing else:\n{self._schema}"

@@ -41,8 +41,8 @@ class WithSynthesis(Prompting):
     summary omits. Calls: those of the strategy; with `deep`, one more for each synthesis, which is at most
     one per call.
 
-    Wrapped around `tl.Adaptive`, it applies to all of its strategies; wrapped around one of them, to that
-    one. The innermost wrapper decides. The sampling settings apply to `deep`.
+    A wrapper around `tl.Adaptive` applies to all strategies that it may choose; a wrapper around one of these
+    applies to that strategy. The innermost wrapper decides. The sampling settings apply to `deep`.
     """
 
     strategy: Strategy

@@ -6,7 +6,7 @@
 
 Only calls are edited and replies read; the wrapped strategy is otherwise unchanged, and the level `off`
 changes nothing. Thinking is split off when a reply arrives, so the strategy sees only the answer. Concurrent
-branches count separately, so the record does not depend on their pace.
+branches count separately, so the record does not depend on which branch is faster.
 """
 
 from __future__ import annotations

@@ -58,7 +58,8 @@ class TreeThenAct(Prompting):
     }
 
     propose: Proposer = Propose()
-    """How thoughts are made. `count` is also the number of thoughts kept per level. It may not call tools."""
+    """How thoughts are made. `count` is also the number of thoughts kept per level. `WithTools` is not
+    accepted."""
 
     evaluate: Evaluator = Joint()
     """How thoughts are scored. `Joint` scores all children of a thought in one call; children without a
@@ -135,8 +136,8 @@ class TreeThenAct(Prompting):
         return None if acting is None else expansions * self._calls_per_growth(task) + acting
 
     def _plan(self, task: Task, tree: Tree, at: str) -> Thinking[str]:
-        """Grow the tree. Returns why planning ended: `limit:depth`, `exhausted`, `stagnated`, `error`, or a
-        refusal.
+        """Grow the tree. Returns why planning ended: `limit:depth`, `exhausted`, `stagnated`, `error`, or the
+        error of a call refused by a budget or a cancellation.
         """
         floor, relaxed = self.min_score, False
         frontier, best = [at], list[float]()

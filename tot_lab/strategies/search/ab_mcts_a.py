@@ -49,8 +49,8 @@ class ABMCTSA(AdaptiveBranching):
 
     Each iteration adds one thought. Any thought may be expanded again, so the search itself decides how wide
     and how deep the tree becomes. Unreadable scores are backed up as 0. If the proposer is a `Mixture`, one
-    more draw per member decides which member makes the child. It is taken from the posterior of the scores of
-    all thoughts that the member has made (Multi-LLM AB-MCTS).
+    more draw per member decides which member makes the child. Each draw is from the posterior of the scores
+    of all thoughts that the member has made (Multi-LLM AB-MCTS).
 
     An iteration draws once for each child of the thoughts on its way down, so its time grows with the
     width of the tree. If the children of one thought make up a constant share of the tree, the total time

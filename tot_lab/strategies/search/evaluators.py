@@ -1,8 +1,9 @@
 """Evaluators: how thoughts are scored.
 
-`compares` says what one evaluation compares: nothing (each thought is scored by itself, or by the reply that
-it was read from), the children of one parent, or all children of one pick. An evaluator implements the one
-method for its case. A score that cannot be read is `None`, never an invented number.
+`compares` says what one evaluation covers: one thought (`nothing`, or `reply` if the score comes from the
+reply that the thought was read from), the children of one parent (`siblings`), or all children of one pick
+(`pick`). An evaluator implements the one method for its case. A score that cannot be read is `None`, never an
+invented number.
 """
 
 from __future__ import annotations

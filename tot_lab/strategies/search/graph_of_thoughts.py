@@ -53,7 +53,7 @@ BEST = Operation(do="keep")
 
 
 class GraphOfThoughts(Search):
-    """Carries out `operations` one after the other. Each receives the thoughts that the one before left.
+    """Carries out `operations` one after the other. Each receives the thoughts of the previous operation.
 
     `generate` passes on thoughts that cannot be expanded. Every thought is scored when it is made. The answer
     rule may also choose a thought that was not kept (in a domain of text, only if no kept path is finished).

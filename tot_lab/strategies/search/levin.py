@@ -20,8 +20,8 @@ class Levin(CheapestFirst):
     model that proposes, as in the paper.
 
     The search ends when a complete thought has the smallest d/π; this thought is the answer. The d/π of any
-    complete thought of the tree bounds the number of thoughts that the search takes up before it ends, the
-    answer included. The bound needs `stop=Stop(solved=None)`. Of equal d/π, the older thought comes first.
+    complete thought of the tree bounds the number of thoughts taken from the frontier until then, the answer
+    included. The bound needs `stop=Stop(solved=None)`. Of equal d/π, the older thought comes first.
 
     References:
         Orseau, Lelis, Lattimore & Weber 2018, Single-Agent Policy Tree Search With Guarantees,

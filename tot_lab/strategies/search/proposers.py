@@ -296,7 +296,7 @@ class Propose(_Prompted):
     """
 
     samples: Count = 1
-    """Samples of the prompt. The domain pools their proposals."""
+    """Samples of the prompt. `Domain.pool_proposals` combines their proposals."""
 
     def max_calls(self, count: int) -> int:
         return self.samples + self.max_parse_retries

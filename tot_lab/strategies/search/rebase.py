@@ -20,8 +20,8 @@ class REBASE(Search):
     """Reward balanced search (REBASE): the children of a level are allotted by a softmax of its rewards.
 
     `width` is the budget of the first level. Each finished path, also one at the depth limit, reduces the
-    budget of all later levels by 1. A thought without a share is pruned. An unreadable score counts as a
-    reward of 0.
+    budget of all later levels by 1. A thought that gets no children is pruned. An unreadable score counts as
+    a reward of 0.
 
     The paper rounds each share (equation 1), so the children of a level need not add up to its budget. The
     published code rounds up the share of one thought after another, the best first, and takes each share from

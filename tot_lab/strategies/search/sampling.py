@@ -38,7 +38,7 @@ class Place:
     """The texts from the first step to `node`, as in `Tree.texts`."""
 
     depth: int = 0
-    """Number of steps before the children, those given with the task included."""
+    """Number of steps before the children, including the steps given with the task."""
 
     open: bool = False
     """Whether a child's text is appended to the last text of `path` instead of being a step of its own."""

@@ -129,7 +129,8 @@ class TreeOfThoughts(Prompting):
         return f"search.{scale}" if scale else "stop.nodes"
 
     def at_scale(self, scale: int | None) -> Self:
-        """This search at another scale. If it keeps all thoughts of a level, so does the result."""
+        """This strategy at another scale. If the search keeps all thoughts of a level, it still does at the
+        new scale."""
         width = getattr(self.search, "width", None)
         scaled = super().at_scale(scale)
         if not self.scale_setting().startswith("propose.") or width is None:
