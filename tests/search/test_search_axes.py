@@ -75,7 +75,7 @@ def test_it_receives_only_what_may_be_expanded_or_kept():
     [
         (lambda root: tl.Pick(["0.9"]), r"ids of thoughts in its tree: got '0\.9'"),
         (lambda root: tl.Pick([root, root]), "must not pick a thought twice"),
-        (lambda root: tl.Pick([root], [1, 2]), "one for each of 1 parents"),
+        (lambda root: tl.Pick([root], [1, 2]), "one for each of the 1 parents"),
     ],
 )
 def test_a_pick_that_cannot_be_carried_out_is_an_error_that_names_it(pick, error):

@@ -666,7 +666,7 @@ def test_a_domain_with_more_parts_than_it_says_is_told_of():
             return 0
 
     task = TASK.model_copy(update={"domain": More()})
-    with pytest.raises(ValueError, match=r"More has \d parts at thought 0\.0: `max_parts` allows 0"):
+    with pytest.raises(ValueError, match=r"More has \d parts at thought 0\.0, its max_parts allows 0"):
         run(tl.TreeOfThoughts(evaluate="parts"), task)
 
 

@@ -226,7 +226,7 @@ class Acting(ToolLimits, Prompting):
             if known.get(tool_name(name)) not in tools:
                 own = known.get(tool_name(name), name)
                 why = denied.get(own, f"the tools are {', '.join(tools) or 'none'}")
-                raise ValueError(f"{self.kind}: required_tools: {name!r} cannot be called: {why}.")
+                raise ValueError(f"{self.kind}: required_tools: {name!r} cannot be called: {why}")
         if self.overflow == "more" and tools:
             if MORE.name in (*tools, *denied):
                 raise ValueError(

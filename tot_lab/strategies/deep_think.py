@@ -258,11 +258,11 @@ class _Iterations:
             if (given := len(result.value.branches)) > len(approaches):
                 yield Note("deep_think.left_out", base, {"given": given, "used": len(approaches)})
         branches = []
-        first = (number - 1) * _MAX_BRANCHES  # an earlier iteration may have the same base
+        first = (number - 1) * _MAX_BRANCHES  # an earlier iteration may have children at the base
         for k, approach in enumerate(approaches):
             text = f"{approach.name or f'Approach {k + 1}'}\n{approach.strategy}"
             thought = yield from emit(Thought(f"{base}.{first + k}", base, text))
-            name, _, strategy = thought.text.partition("\n")  # a person may have edited either
+            name, _, strategy = thought.text.partition("\n")  # a person may have edited them
             branches.append(
                 ThoughtBranch(f"b{k}", name, strategy, approach.rationale, approach.risks, node=thought.id)
             )
@@ -526,7 +526,7 @@ class _Iterations:
         if self.window is None:
             return None
         left = self.window - tokens_in(self.goal) - instructions
-        room = max(left * 3 // 4, self.window // 4)  # the reply needs some, and estimates are too high
+        room = max(left * 3 // 4, self.window // 4)  # a quarter is for the reply; estimates are high
         sizes = sorted(map(tokens_in, texts))
         for k, size in enumerate(sizes):
             if size * (len(sizes) - k) > room:
@@ -590,7 +590,7 @@ def _trust(result: IterationResult) -> tuple[bool, float, int]:
 
 
 def _raw(result: Structured[Any]) -> str:
-    """The text of the last reply."""
+    """The text of the last reply, without its thinking."""
     return split_thinking(result.replies[-1].text)[1].strip()
 
 

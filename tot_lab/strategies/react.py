@@ -192,7 +192,8 @@ class ReAct(Acting):
     def _limits(
         self, available: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]
     ) -> dict[str, int]:
-        """The most calls by tool name, `caps` among them. Output tools have no limit."""
+        """The most calls by tool name: `caps`, and `SPARE` calls beyond those required. Output tools have no
+        limit."""
         for name in caps:
             if name not in available.tools:
                 there = ", ".join(available.tools) or "none"

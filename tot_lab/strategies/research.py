@@ -136,7 +136,7 @@ class ResearchDelegate(PydanticModel):
             yield Note("research.skipped", parent_of(at) or at, {"why": why})
             return ""
         listed = yield from emit(Thought(at, parent_of(at), "\n".join(["Pages to read whole:", *urls])))
-        found = _distinct(_URL.findall(listed.text))  # a person may have changed them
+        found = _distinct(_URL.findall(listed.text))  # a person may have changed the addresses
         chosen, left = found[: self.max_pages], found[self.max_pages :]
         if left:
             yield Note("research.left_out", at, {"max_pages": self.max_pages, "urls": left})

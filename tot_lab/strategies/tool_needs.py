@@ -25,8 +25,8 @@ from tot_lab.strategies.acting import MORE, Acting, AvailableTools
 MAX_REQUIRED = 20
 """The most calls of one tool that a classifier can require."""
 
-_CANDIDATES = 5  # JSON values in one reply
-_LONGEST = 4_000  # characters of a reply without JSON
+_CANDIDATES = 5  # JSON values of one reply that are tried
+_LONGEST = 4_000  # characters of the longest reply without JSON that is read
 _REQUIRED = re.compile(r"required|must", re.IGNORECASE)
 _MINIMUM = re.compile(r"\A(?:min|at.?least|least)", re.IGNORECASE)
 _CALLS = re.compile(r"call|count|times|quantity|number|amount|uses|\An\Z", re.IGNORECASE)
@@ -164,7 +164,7 @@ def _counts(value: Any) -> dict[str, int] | None:
 
 
 def _item(item: Any) -> list[tuple[str, int | None]]:
-    """The tools of one item of a list, with their calls. An unreadable number of calls is `None`."""
+    """The tools in one item of a list, each with its number of calls. `None` for an unreadable number."""
     if isinstance(item, dict):
         name = _tool_in(item)
         if name is None:

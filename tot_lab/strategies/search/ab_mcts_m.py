@@ -72,7 +72,7 @@ class MixedEffects:
         likelihood = likelihood + (weighted**2 / precision - np.log(precision)) / 2
         weights = prior_between[:, None] * prior_within * np.exp(likelihood - likelihood.max())
         weights /= weights.sum()
-        self.mean, self.variance = MEAN + weighted / precision, 1 / precision  # of mu
+        self.mean, self.variance = MEAN + weighted / precision, 1 / precision  # of mu, at each grid point
         self.cumulative = np.cumsum(weights)
         self.parameters = {
             "mu": float((weights * self.mean).sum()),

@@ -50,7 +50,7 @@ class Evaluator(Part):
     kind: ClassVar[str] = ""
     setting_aliases: ClassVar[Mapping[str, str | Alias]] = OF_THE_STRATEGY
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "nothing"
-    """The thoughts that one evaluation compares. It decides which of the four `score_…` methods is called."""
+    """What one evaluation covers (see the module). It decides which of the four `score_…` methods is called."""
 
     judges_answers: ClassVar[bool] = False
     """Whether the highest score means that the path answers the problem, and not only that its steps are
@@ -262,7 +262,7 @@ class Parts(_Combined):
         prompts = dict.fromkeys(domain.part_prompts(task, path))
         if len(prompts) > (most := domain.max_parts(task)):
             name = type(domain).__name__
-            raise ValueError(f"{name} has {len(prompts)} parts at thought {id}: `max_parts` allows {most}.")
+            raise ValueError(f"{name} has {len(prompts)} parts at thought {id}, its max_parts allows {most}.")
         reading = [
             self._read(sampler, path, Place(id, path), "part", Prompt(prompt), domain.read_part)
             for prompt in prompts

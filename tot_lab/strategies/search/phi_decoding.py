@@ -85,7 +85,7 @@ class PhiDecoding(Search):
     """The temperature of both softmaxes (τ1 and τ2)."""
 
     deviations: Annotated[float, Field(ge=0)] = 1.0
-    """Standard deviations below the mean at which a step is pruned (k)."""
+    """Standard deviations below the mean of all steps beyond which a step is pruned (k)."""
 
     def run(self, state: SearchState) -> Searching:
         random = yield state.random_numbers()
@@ -112,7 +112,7 @@ class PhiDecoding(Search):
         return end if end in state.finished else None
 
     def _confident(self, state: SearchState, steps: Sequence[str]) -> Searching:
-        """Prune the steps with a low probability (in-width pruning). Returns the steps that remain."""
+        """Prune the steps with a low mean log-probability (in-width pruning). Returns the remaining steps."""
         means = {id: _mean(state.logprobs(id)) for id in steps}
         known = [mean for mean in means.values() if mean is not None]
         bar = fmean(known) - self.deviations * pstdev(known) - EXACT if known else -math.inf

@@ -44,7 +44,7 @@ class Place:
     """Whether a child's text is appended to the last text of `path` instead of being a step of its own."""
 
     next_child: int = 0
-    """Number of the next child, also across further expansions."""
+    """Number of the next child. The count continues when the thought is expanded again."""
 
     counted: int = 0
     """Number of the thought's children that `next_child` and `children` already cover."""

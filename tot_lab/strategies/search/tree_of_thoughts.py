@@ -307,11 +307,11 @@ class _Run:
                 )
         if len(set(firsts)) < len(firsts):
             raise ValueError(f"search {name!r} must not pick a thought twice in one pick: got {firsts}.")
-        many = type(pick.count) is not int and isinstance(pick.count, Sequence)  # the latter alone is slow
+        many = type(pick.count) is not int and isinstance(pick.count, Sequence)  # isinstance alone is slow
         if many and len(_counts(pick, self.settings.propose)) != len(firsts):
             raise ValueError(
-                f"search {name!r} must pick with one count, or one for each of {len(firsts)} parents: got "
-                f"{pick.count!r}."
+                f"search {name!r}: Pick.count must be one number, or a list with one for each of the "
+                f"{len(firsts)} parents: got {pick.count!r}."
             )
         return pick
 
