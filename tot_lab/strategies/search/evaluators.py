@@ -50,7 +50,7 @@ class Evaluator(Part):
     kind: ClassVar[str] = ""
     setting_aliases: ClassVar[Mapping[str, str | Alias]] = OF_THE_STRATEGY
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "nothing"
-    """What one evaluation covers (see the module). It decides which of the four `score_…` methods is called."""
+    """What one evaluation covers (see the module), and thus which of the four `score_…` methods is called."""
 
     judges_answers: ClassVar[bool] = False
     """Whether the highest score means that the path answers the problem, and not only that its steps are
