@@ -46,10 +46,10 @@ from tot_lab.testing import check_strategy, legs
             r"grade .* wrong arguments: got \(answer\)\.\nIt must be \(answer, reference\)",
         ),
         (lambda: tl.ReAct(tools="legs"), r"a list of names, such as \['calculator'\]: got 'legs'"),
-        (lambda: tl.ReAct(tools=[legs]), r"The tools themselves are the lab's: tl.Lab\("),
+        (lambda: tl.ReAct(tools=[legs]), r"Give the tools themselves to the lab: tl.Lab\("),
         (
             lambda: tl.TreeOfThoughts(propose=tl.WithTools(tools=legs)),
-            r"The tools themselves are the lab's: tl.Lab\(",
+            r"Give the tools themselves to the lab: tl.Lab\(",
         ),
     ],
 )

@@ -265,7 +265,7 @@ def test_a_search_that_returns_no_thought_of_its_tree_is_an_error():
         yield tl.Pick([state.root])
         return "0.9"
 
-    with pytest.raises(ValueError, match=r"returned '0\.9', which is no thought"):
+    with pytest.raises(ValueError, match=r"the id of a thought, .* or None: got '0\.9'"):
         run(tl.TreeOfThoughts(search=search))
 
 

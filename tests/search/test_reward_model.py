@@ -104,9 +104,7 @@ def test_the_instructions_of_the_generator_are_shown_only_on_request(settings, s
 
 
 def test_a_prompt_without_the_problem_is_an_error():
-    with pytest.raises(
-        ValueError, match=r"prompt must contain \{problem\}: got 'Judge.'. Set system instead"
-    ):
+    with pytest.raises(ValueError, match=r"prompt must contain \{problem\}: got 'Judge.'. Set system to"):
         tl.evaluators.RewardModel(prompt="Judge.")
 
 

@@ -124,7 +124,7 @@ def test_a_model_scores_the_ends_and_all_calls_are_bounded_and_in_the_budget():
 
 
 def test_an_evaluator_that_compares_thoughts_is_refused():
-    with pytest.raises(ValueError, match="scores each thought by itself is needed: got 'vote'"):
+    with pytest.raises(ValueError, match="must score each thought by itself, as Value does: got 'vote'"):
         tl.evaluators.Rollout(evaluate="vote")
 
 

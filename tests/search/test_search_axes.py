@@ -73,9 +73,9 @@ def test_it_receives_only_what_may_be_expanded_or_kept():
 @pytest.mark.parametrize(
     ("pick", "error"),
     [
-        (lambda root: tl.Pick(["0.9"]), r"picked '0\.9', which is not a thought"),
-        (lambda root: tl.Pick([root, root]), "picked a thought twice at once"),
-        (lambda root: tl.Pick([root], [1, 2]), "one for each parent"),
+        (lambda root: tl.Pick(["0.9"]), r"ids of thoughts in its tree: got '0\.9'"),
+        (lambda root: tl.Pick([root, root]), "must not pick a thought twice"),
+        (lambda root: tl.Pick([root], [1, 2]), "one for each of the 1 parents"),
     ],
 )
 def test_a_pick_that_cannot_be_carried_out_is_an_error_that_names_it(pick, error):
@@ -206,7 +206,7 @@ def test_a_search_returns_no_other_code(code):
         yield tl.Pick([state.root])
         return code
 
-    with pytest.raises(ValueError, match=f"returned '{code}', which is no thought"):
+    with pytest.raises(ValueError, match=f"the id of a thought, .* or None: got '{code}'"):
         searched(search)
 
 

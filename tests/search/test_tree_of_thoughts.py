@@ -666,7 +666,7 @@ def test_a_domain_with_more_parts_than_it_says_is_told_of():
             return 0
 
     task = TASK.model_copy(update={"domain": More()})
-    with pytest.raises(ValueError, match=r"More has \d parts at thought 0\.0; its max_parts says 0"):
+    with pytest.raises(ValueError, match=r"More has \d parts at thought 0\.0, its max_parts allows 0"):
         run(tl.TreeOfThoughts(evaluate="parts"), task)
 
 
@@ -778,7 +778,7 @@ def test_a_persons_own_search_and_its_mistakes():
 
     got = words({}, search=two_oldest, **{"stop.solved": None})
     assert [level["frontier_size"] for level in notes(got, "tot.level_started")] == [1, 2, 1]
-    with pytest.raises(ValueError, match=r"named '0\.9'"):
+    with pytest.raises(ValueError, match=r"of its frontier: got '0\.9'"):
         words({}, search=tl.searches.FunctionSearch(function=lambda tree, frontier: ["0.9"], width=2))
 
 

@@ -179,7 +179,7 @@ def test_controls_are_of_the_fields_types_and_ranges():
               for control in controls[name].form.controls}  # fmt: skip
     assert type(inside["width"].widget).__name__ == "IntText"
     assert type(inside["prompt"].widget).__name__ == "Textarea"
-    assert inside["top_k"].widget.tooltip == "Leaves that are ranked in the result. (1 or more)"
+    assert inside["top_k"].widget.tooltip == "The most leaves listed in the result, best first. (1 or more)"
     optional = {name for name, control in {**controls, **inside}.items() if control.none is not None}
     assert {"width", "nodes", "solved", "seed"} <= optional
     assert "depth" not in optional

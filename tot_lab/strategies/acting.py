@@ -1,8 +1,8 @@
 """The base of strategies whose model calls tools.
 
 A turn is one model call and one thought, and each tool result is a thought below it, so a tool loop is a path
-that can be drawn, edited and continued. Model output cannot break the loop: a tool that is unknown, denied or
-used up, and arguments that are not JSON, are answered with an error text, like a failure of the tool itself.
+that can be drawn, edited and continued. Model output cannot break the loop: a call of a tool that is unknown,
+denied or at its call limit, or with arguments that are not JSON, gets an error text, like a failed tool call.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ MORE = ToolSpec(
         "required": ["result", "from"],
     },
 )
-"""The loop's own tool for reading the rest of a long result."""
+"""The tool for reading the rest of a long result, which the loop itself carries out."""
 
 
 def names_of_tools(tools: Any) -> tuple[str, ...] | None:
-    """Normalise tool names. Raises ValueError for anything but a list of names."""
+    """Normalise tool names. `None` stays `None`. Raises ValueError for anything but a list of names."""
     if tools is None:
         return None
     if isinstance(tools, list | tuple | set | frozenset) and all(isinstance(name, str) for name in tools):
         return tuple(map(stored_name, tools))
     raise ValueError(
-        f"tools must be a list of names, such as ['calculator']: got {tools!r}. The tools themselves are "
-        f"the lab's: tl.Lab(…, tools=[…])."
+        f"tools must be a list of names, such as ['calculator']: got {tools!r}. Give the tools themselves to "
+        f"the lab: tl.Lab(…, tools=[…])."
     )
 
 
@@ -78,7 +78,7 @@ class AvailableTools(NamedTuple):
     Attributes:
         tools: Specifications by name.
         denied: The reason for each tool that may not be called, by name.
-        known: The name of each tool, denied or not, by every name that stands for it; see `names_of`.
+        known: The registered name of each tool, denied or not, by every accepted spelling; see `names_of`.
         results: The whole results so far, in order. The model refers to them by number, from 1.
     """
 
@@ -88,11 +88,13 @@ class AvailableTools(NamedTuple):
     results: list[str]
 
     def by_own_name(self, quantities: Mapping[str, int]) -> dict[str, int]:
-        """`quantities` with the tools' own names as keys. Raises ValueError if two names stand for the same
+        """`quantities` with the tools' registered names as keys. Raises ValueError if two keys name the same
         tool."""
         named = {self.known.get(tool_name(name), name): count for name, count in quantities.items()}
         if len(named) < len(quantities):
-            raise ValueError(f"two names stand for the same tool: got {', '.join(quantities)}")
+            raise ValueError(
+                f"two names stand for the same tool: got {', '.join(quantities)}. Name each tool once."
+            )
         return named
 
     def refusal(self, name: str) -> str | None:
@@ -118,17 +120,17 @@ class ToolLimits(Part):
     kind = ""
 
     tool_timeout: Annotated[float, Field(gt=0)] | None = None
-    """Seconds for one attempt of a tool. `None` means the tool's own `timeout`."""
+    """Seconds for one attempt of a tool call. `None` means the tool's own `timeout`."""
 
     tool_retries: Annotated[int, Field(ge=0)] | None = None
-    """Further attempts of a tool that failed. `None` means the tool's own `retries`."""
+    """Further attempts after a failed tool call. `None` means the tool's own `retries`."""
 
     tool_backoff: Annotated[float, Field(ge=0)] | None = None
     """Seconds before the first further attempt, doubled for each later one. `None` means the tool's own
     `backoff`."""
 
     max_result_characters: Annotated[int, Field(ge=100)] = 4_000
-    """Characters of a tool's result that the model is shown. The record keeps the whole result."""
+    """The most characters of a tool's result that the model is shown. The record keeps the whole result."""
 
     overflow: Literal["cut", "more"] = "cut"
     """How a longer result is shown. `cut` truncates it; `more` lets the model read the rest piece by piece
@@ -141,7 +143,8 @@ class ToolLimits(Part):
     the lab's function (`tl.Lab(transform_result=…)`), if it has one."""
 
     def settings(self) -> dict[str, Any]:
-        """The settings of the part. Limits that are `None` are omitted, as in older records."""
+        """The settings of the part. Limits that are `None` are omitted, as in records from before they
+        existed."""
         unset = {name for name in ToolLimits.model_fields if getattr(self, name) is None}
         return {name: value for name, value in super().settings().items() if name not in unset}
 
@@ -181,7 +184,7 @@ class Acting(ToolLimits, Prompting):
 
     kind = ""
     notes: ClassVar[str] = "tools"
-    """Prefix of the names of its notes."""
+    """Prefix of the names of the notes that the strategy records."""
     tools: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
     """Names of the lab's tools that the model may call; `web_search` and `web-search` are the same. `None`
     means all of them."""
@@ -211,7 +214,7 @@ class Acting(ToolLimits, Prompting):
         for name in chosen:
             if name not in there:
                 raise ValueError(
-                    f"{self.kind}: tools: the lab has no tool {name!r}; it has {', '.join(there) or 'none'}"
+                    f"{self.kind}: tools: the lab has no tool {name!r}; it has {', '.join(there) or 'none'}."
                 )
         denied = {}
         for name in chosen:
@@ -227,7 +230,8 @@ class Acting(ToolLimits, Prompting):
         if self.overflow == "more" and tools:
             if MORE.name in (*tools, *denied):
                 raise ValueError(
-                    f"{self.kind}: overflow: the lab has a tool {MORE.name!r}, which is reserved"
+                    f"{self.kind}: overflow: the lab has a tool {MORE.name!r}, which is reserved. Rename the "
+                    "tool, or set overflow='cut'."
                 )
             tools[MORE.name] = MORE
         callable_here = [*tools.values(), *(there[name] for name in denied)]
@@ -238,7 +242,7 @@ class Acting(ToolLimits, Prompting):
         return {**dict.fromkeys(self.named(task, available), 1), **stated}
 
     def named(self, task: Task, available: AvailableTools) -> list[str]:
-        """The tools that the question requests by name and that must be called then (`used_when_named`)."""
+        """The tools with `used_when_named` that the question requests by name. They must be called."""
         return [
             name
             for name, spec in available.tools.items()
@@ -328,7 +332,7 @@ class Acting(ToolLimits, Prompting):
     ) -> Thinking[Reply]:
         """The reply to `call` from a model that may call tools first.
 
-        No thoughts are recorded; they belong to the calling strategy.
+        This method records no thoughts; the calling strategy does.
 
         Args:
             max_round_trips: The most turns with tool calls before the reply.

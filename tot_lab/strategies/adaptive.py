@@ -1,7 +1,7 @@
 """Adaptive routing: classify the task, choose a strategy for it, and run that strategy (design "Reactive
 Agents").
 
-    classify  the kind of task: by the routing table, by rules, and by a model call only if they do not decide
+    classify  the kind of task: by the routing table, by rules, and by a model call only if neither decides
     delegate  to the strategy of that kind
     fall back to the default strategy after a partial result
 
@@ -57,13 +57,13 @@ _WORDS: dict[TaskKind, tuple[str, ...]] = {
     "steps": ("multi-step", "clear multi-step"),
     "open": ("open-ended", "creative", "ToT"),
 }
-"""Other words of the design for each kind of task."""
+"""Further words for each kind of task that a reply may use. They are those of the design."""
 
 SHORT = 40
 """The most words of a simple task."""
 
 LOOKED_AT = 4_000
-"""Characters of a task that the rules examine. The time of their patterns is quadratic in it."""
+"""Characters of a task that the rules examine. The patterns take time quadratic in this number."""
 
 _TEXTS = (
     r"(?:essay|report|letter|e-?mail|article|summary|abstract|review|documentation|speech|proposal|"
@@ -227,7 +227,7 @@ class Adaptive(Prompting):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
         choice = self._settled(task) or (yield from self._ask_model(task, at))
-        if isinstance(choice, str):  # no further call is made
+        if isinstance(choice, str):  # the call was refused, as any further one would be
             return Answer("", choice)
         data = {"selectedStrategy": choice.strategy, "kind": choice.kind, "by": choice.by, "why": choice.why}
         undecided = self.enabled and choice.by == "default"
@@ -278,7 +278,7 @@ class Adaptive(Prompting):
         return None if found is None else Choice(self._of(found.kind), found.kind, "rule", found.why)
 
     def _ask_model(self, task: Task, at: str) -> Thinking[Choice | str]:
-        """The choice made by the model, or the refusal of its call."""
+        """The choice made by the model, or the error of a call refused by a budget or a cancellation."""
         listed = "\n".join(f"{kind}: {what}" for kind, what in KINDS.items())
         prompt = (
             f"A task for somebody else:\n<task>\n{task.task_prompt(False)}\n</task>\n\n"
@@ -329,8 +329,8 @@ class Adaptive(Prompting):
 def _is_partial(strategy: Strategy, answer: Answer) -> bool:
     """Whether the default strategy should run too.
 
-    Reaching the depth limit, or the iterations of a tree search, counts as complete. After a refusal no
-    strategy could continue.
+    A search that ends at its depth limit, or a tree search at its limit of iterations, counts as complete.
+    After a call refused by a budget or a cancellation, no other strategy could make a call either.
     """
     if halts(answer.stop_reason):
         return False

@@ -1,7 +1,7 @@
 """Baselines for every search: one answer, chain of thought, best of N, self-consistency.
 
 The last two wrap any strategy, another search included. Each attempt is a subtree with samples of its own,
-and attempts are compared after the join.
+and attempts are compared when all of them have ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tot_lab.strategies.voting import choose, choose_by_vote
 class OneAnswer(Prompting):
     """Ask for the answer directly, without reasoning (input-output prompting).
 
-    Best for questions that the model knows, and as the floor of a comparison. Trade-off: no room for
+    Best for questions that the model knows, and as the lower bound of a comparison. Trade-off: no room for
     intermediate steps. Calls: 1.
 
     References:
@@ -117,8 +117,8 @@ class JudgedAttempts(Prompting):
 class BestOf(JudgedAttempts):
     """Run a strategy several times and keep the attempt with the highest score, the first in case of a tie.
 
-    Best for answers that are easier to judge than to find. Trade-off: it is no better than its judge. Calls:
-    `attempts` times those of the strategy, and with `value` 1 more for each attempt.
+    Best for answers that are easier to judge than to find. Trade-off: the choice is no better than the judge.
+    Calls: `attempts` times those of the strategy, and with `value` 1 more for each attempt.
     """
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
@@ -164,7 +164,7 @@ class SelfConsistency(Strategy):
 
 
 def baselines(attempts: int = 5, **sampling: Any) -> dict[str, Strategy]:
-    """The usual baselines by name: one answer, chain of thought, and the best and the most frequent of
+    """The usual baselines by name: one answer, chain of thought, and best of N and self-consistency over
     `attempts` chains.
 
         await lab.sweep({**tl.baselines(), "ToT": tl.TreeOfThoughts()}, tasks)

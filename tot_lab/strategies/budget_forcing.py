@@ -1,4 +1,4 @@
-"""Budget forcing: make the model think on where it would have stopped."""
+"""Budget forcing: make the model continue its reasoning where it would have stopped."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class BudgetForcing(Prompting):
     continues it.
 
     The last message of a call is the unfinished reply (assistant prefill). The endpoint must continue it, as
-    for the proposer `Continue`. `max_tokens` bounds each part.
+    for the proposer `Continue`. `max_tokens` limits each call.
 
     Best for models that find their mistakes when they look again. Trade-off: a right answer may be given up.
     Calls: 1 + `waits`.
 
-    Each part is the child of the part before it. The answer is that of the whole reply.
+    The text of each call is a thought, a child of the text before it. The answer is read from the whole
+    reply.
 
     References:
         Muennighoff et al. 2025, s1: Simple test-time scaling, arXiv:2501.19393, section 3.1. The paper

@@ -25,8 +25,8 @@ class Category(NamedTuple):
     Attributes:
         about: Description that the model is shown.
         keywords: Separated by commas. Plurals match too, and `*` stands for any ending.
-        gather: What to look for.
-        tools_first: Whether tools must be used before answering.
+        gather: The instruction that says what to look for.
+        tools_first: Whether the prompt asks to use tools before answering.
     """
 
     about: str
@@ -234,7 +234,8 @@ def category_of(name: str) -> Category:
 
 
 def hits(text: str) -> dict[str, str]:
-    """The categories whose keywords occur in `text`, each with its first match."""
+    """The categories whose keywords occur in the first `LOOKED_AT` characters of `text`, each with its first
+    match."""
     found: dict[str, str] = {}
     for match in _KEYWORDS.finditer(text[:LOOKED_AT]):
         found.setdefault(_CATEGORY_OF[(match.lastindex or 1) - 1], " ".join(match[0].split()))

@@ -17,7 +17,11 @@ Confidence: TypeAlias = Literal["lowest", "bottom", "tail", "mean"]
 
 
 def confidence_of(tokens: Sequence[float], kind: Confidence, group: int) -> float:
-    """The confidence of a text, computed from the confidences of its tokens. 0 if there are none."""
+    """The confidence of a text, computed from the confidences of its tokens. 0 if there are none.
+
+    Args:
+        group: Tokens of a group. Groups are sliding windows over the text.
+    """
     if not tokens:
         return 0.0
     if kind in ("mean", "tail"):

@@ -1,6 +1,6 @@
 """Continuing from a thought of an earlier run with another strategy.
 
-The path to the thought is copied into the new run as it was recorded, and costs nothing. The continuing
+The path to the thought is copied from the earlier record into the new run, without calls. The continuing
 strategy receives the task with the earlier steps (`Task.steps`).
 """
 
@@ -36,10 +36,13 @@ class Continued(Strategy):
         for event in map(_event, record):
             if isinstance(event, Thought):
                 if event.parent != last:
-                    raise ValueError(f"thought {event.id!r} does not follow {last!r}")
+                    raise ValueError(
+                        f"record must be a path: got thought {event.id!r} after {last!r}, which is not its "
+                        "parent."
+                    )
                 last = event.id
         if last is None:
-            raise ValueError("the path has no thought")
+            raise ValueError("record must contain at least one thought: got none.")
         return record
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
@@ -58,7 +61,7 @@ class Continued(Strategy):
         return self.strategy.max_calls(task.model_copy(update={"steps": (*task.steps, *steps)}))
 
     def _events(self, at: str) -> list[Thought | Scored | Decided]:
-        """The recorded events, moved so that their root is `at`."""
+        """The recorded events, with ids changed so that `at` is their root."""
         events = [_event(record) for record in self.record]
         root = events[0].id
         moved = []
@@ -72,7 +75,7 @@ class Continued(Strategy):
 
 
 def _steps(task: Task, event: Event) -> list[str]:
-    """The step that a thought stands for. The root of a strategy holds the question and is not a step."""
+    """The text of a thought as a step. Empty for the root of a strategy, whose text is the question."""
     return [event.text] if isinstance(event, Thought) and event.text != task.question else []
 
 

@@ -34,7 +34,7 @@ _ARGUMENTS = (
 )  # models mix the pairs: Llama has name/parameters
 _BARE = {*_NAMES, *_ARGUMENTS, "type", "id"}  # fields of a call without arguments
 _LEFT_OVER = re.compile(r"</?[a-z]+_calls?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
-_MAX_UNKNOWN = 32  # names in one reply
+_MAX_UNKNOWN = 32  # unknown tool names recorded per reply
 # Signs of truncation: the text ends inside a string, or after the beginning of a value.
 _STRING = re.compile(r"""(?s:"(?>(?:[^"\\]|\\.)*)("?)|(?<=[\[{,:\s])'(?>(?:[^'\\]|\\.)*)('?))""")
 _BEGUN = re.compile(r"[:,]\s*+[-+.\w]*+\Z")
@@ -46,7 +46,7 @@ class TextToolCalls(NamedTuple):
     Attributes:
         thought: The text without the calls.
         calls: The calls in order, with the tools' own names.
-        unknown: Names of tools that do not exist. These may also be part of an answer.
+        unknown: Names of tools that do not exist. The JSON with such a name may also be part of an answer.
         repaired: Names of the tools whose calls were malformed JSON.
     """
 
@@ -69,8 +69,8 @@ def text_tool_calls(
             do not matter.
         at: The thought of the reply. Call ids are derived from it (`text-0-1-0`, …), so they are unique in a
             run.
-        without_arguments: The tools that require no arguments. An object that holds nothing but the name of
-            such a tool is a call, too.
+        without_arguments: The tools that require no arguments. An object with only the name of such a tool is
+            a call, too.
     """
     if not any(name in text for name in _NAMES):
         return TextToolCalls(text.strip())
@@ -111,7 +111,7 @@ def _cut_off(text: str) -> bool:
 
 def read_arguments(text: str) -> dict[str, Any] | None:
     """Read the arguments of a call: a JSON object, also malformed, with words around it, or encoded once more
-    as a string. `None` if no object could be read, if it was cut off, or if there are several.
+    as a string. `None` if no object could be read, if it was cut off, or if there are several different ones.
     """
     if not text.strip():
         return {}
@@ -177,7 +177,7 @@ def _is_json(text: str) -> bool:
 
 
 def arguments_as_json(arguments: Any) -> str | None:
-    """Return the arguments of a call as JSON. `None` if they are not an object, or hold a number that JSON
+    """Return the arguments of a call as JSON. `None` if they are not an object, or contain a number that JSON
     cannot represent.
     """
     if not isinstance(arguments, dict):
@@ -205,12 +205,12 @@ class Turn(NamedTuple):
     """One turn of a model.
 
     Attributes:
-        id: Its thought.
-        text: The text as written.
-        words: The text without tool calls written in it.
+        id: The id of its thought.
+        text: The text of the reply.
+        words: The text without the tool calls written in it.
         calls: The requested tool calls.
         native: Whether they are the provider's native tool calls.
-        unknown: Names in the text of tools that do not exist.
+        unknown: Names of nonexistent tools in calls that are written in the text.
         repaired: Names of the tools whose calls had malformed arguments.
         error: The error of a failed call.
         provider_state: `Reply.provider_state`.
@@ -231,7 +231,7 @@ class Observation(NamedTuple):
     """The outcome of one tool call.
 
     Attributes:
-        id: Its thought.
+        id: The id of its thought.
         text: The text that the model is shown.
         error: Why the call failed or was not carried out. `None` for a result.
         whole: The full text, of which `text` may be a part.
@@ -266,8 +266,8 @@ def exchange(turn: Turn, observations: Sequence[Observation]) -> list[Message]:
 
 
 def with_hints(talk: Sequence[Message], hints: Sequence[str]) -> list[Message]:
-    """Append `hints` for the model. If the last message is the user's, they become part of it, since some
-    models reject two user messages in a row.
+    """Append `hints` for the model. If the last message is a user message, the hints are added to it, since
+    some models reject two user messages in a row.
     """
     if not hints:
         return list(talk)
@@ -279,14 +279,14 @@ def with_hints(talk: Sequence[Message], hints: Sequence[str]) -> list[Message]:
 
 
 def halt_in(observations: Sequence[Observation]) -> str | None:
-    """The first refusal among `observations` after which no further call will be made. `None` if there is
-    none.
+    """The first error among `observations` by which a budget or a cancellation refuses all further calls.
+    `None` if there is none.
     """
     return next((seen.error for seen in observations if seen.error is not None and halts(seen.error)), None)
 
 
 def shortened(text: str, most: int) -> str:
-    """The first `most` characters of `text`, followed by the number of omitted ones."""
+    """The first `most` characters of `text`, followed by the number of characters that were cut, if any."""
     more = len(text) - most
     return text if more <= 0 else f"{text[:most]}\n… ({more:,} more characters are not shown)"
 
@@ -364,8 +364,8 @@ def turn_of(
 def as_recorded(
     turn: Turn, thought: Thought, known: Mapping[str, str], offered: Sequence[Mapping[str, Any]] = ()
 ) -> Turn:
-    """`turn`, or the turn that a person wrote in its place. A person may write calls as JSON, or in the form
-    that thoughts show.
+    """`turn`, or the turn that a person wrote in its place. A person may write calls as JSON, or as
+    `name({…})`, the form in which thoughts show them.
     """
     if thought.text == text_of(turn):
         return turn

@@ -20,8 +20,8 @@ class Debate(Prompting):
     """Several agents answer. In each further round, each agent sees the last answers of the others and
     answers again. The answer is the most frequent one after the last round, the first in case of a tie.
 
-    Each agent has a conversation of its own. An agent whose call fails keeps its last answer, and one without
-    an answer is not shown to the others.
+    Each agent has a conversation of its own. An agent whose call fails keeps its last answer. The others are
+    not shown anything of an agent that has no answer.
 
     Best for questions whose mistakes a reader notices. Trade-off: agents with one model tend to agree too
     soon. Calls: `agents` · `rounds`.
@@ -60,7 +60,7 @@ class Debate(Prompting):
     def _turn(
         self, at: str, number: int, speaker: _Speaker, speakers: Sequence[_Speaker]
     ) -> Thinking[_Speaker]:
-        """The turn of `speaker` in round `number`. It is shown the last thoughts of the others."""
+        """The turn of `speaker` in round `number`. The speaker is shown the last thoughts of the others."""
         others = [other.last for other in speakers if other.last and other.number != speaker.number]
         messages = speaker.messages
         if speaker.last:
@@ -78,7 +78,7 @@ class Debate(Prompting):
 
 
 class _Speaker(NamedTuple):
-    """An agent: the messages that led to its last thought, and the error of its last call, if it failed."""
+    """An agent: the messages that led to its last thought, and the error of its last call ("" if none)."""
 
     number: int
     messages: tuple[Message, ...]

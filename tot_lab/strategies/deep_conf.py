@@ -40,15 +40,15 @@ class DeepConf(Prompting):
     """The number of chains."""
 
     confidence: Confidence = "tail"
-    """The confidence of a chain: of its least confident group (`lowest`), the mean of the tenth of its groups
-    with the least confidence (`bottom`), that of its last group (`tail`), or that of all tokens (`mean`).
+    """The confidence of a chain: the mean of its least confident group (`lowest`), of the least confident
+    tenth of its groups (`bottom`), of its last group (`tail`), or of all tokens (`mean`).
     """
 
     group: Annotated[int, Field(ge=1)] = 2048
-    """Tokens of a group. A shorter chain is one group."""
+    """Tokens of a group, a sliding window over the chain. A shorter chain is one group."""
 
     top: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Share of the answered chains that vote, those with the highest confidence (η in the paper)."""
+    """Share of the chains with an answer that vote, those with the highest confidence (η in the paper)."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -89,12 +89,12 @@ class DeepConf(Prompting):
 
 
 class DeepConfOnline(DeepConf):
-    """DeepConf that sets a bar of confidence by the first chains, and stops when the votes agree.
+    """DeepConf that sets a threshold of confidence by the first chains, and stops when the votes agree.
 
-    The bar is the confidence that the share `top` of the first `warmup` chains reach, without counting chains
-    that lack log-probabilities. Further chains run `batch` at a time, and those below the bar do not vote. A
-    call cannot be ended by its confidence: a chain below the bar is paid in full, so only the chains that are
-    not started are saved.
+    The threshold is the confidence that the share `top` of the first `warmup` chains reaches; chains without
+    log-probabilities are not counted. Further chains run `batch` at a time, and chains below the threshold do
+    not vote. A running call is not stopped when its confidence falls: a chain below the threshold is paid in
+    full, and only chains that are not started are saved.
 
     Best for easy and hard questions mixed. Trade-off: the batches run one after the other. Calls: at most
     `attempts`, at least `warmup`.
@@ -113,16 +113,17 @@ class DeepConfOnline(DeepConf):
     confidence: Confidence = "lowest"
 
     top: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of the first chains that reach the bar: 0.1 is DeepConf-low in the paper, 0.9 DeepConf-high."""
+    """Share of the first chains that reach the threshold: 0.1 is DeepConf-low in the paper, 0.9
+    DeepConf-high."""
 
     warmup: Annotated[int, Field(ge=1)] = 16
-    """Chains that set the bar."""
+    """The number of first chains, which set the threshold."""
 
     batch: Annotated[int, Field(ge=1)] = 16
-    """Further chains that run at the same time."""
+    """Further chains that run concurrently."""
 
     consensus: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """Share of all votes at which an answer ends the sampling (τ in the paper)."""
+    """Share of all votes for one answer at which the sampling ends (τ in the paper)."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -146,14 +147,14 @@ class DeepConfOnline(DeepConf):
 
 
 class _Chain(NamedTuple):
-    """One chain of thought. The confidence is `None` without a reply or its log-probabilities."""
+    """One chain of thought. The confidence is `None` if the call failed or reported no log-probabilities."""
 
     answer: Answer
     confidence: float | None
 
     @property
     def weight(self) -> float:
-        """The weight of its vote."""
+        """The weight of the vote: the confidence, or 0 if it is `None`."""
         return self.confidence or 0.0
 
     def votes_above(self, bar: float) -> bool:

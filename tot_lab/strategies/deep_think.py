@@ -3,11 +3,11 @@
     branch      one call: different approaches
     develop     one call per approach, concurrently: plan, execute, observe and reflect in one reply
     converge    one call: judge all solutions, reflect, and synthesise one solution
-    repeat      with the lessons of all, and the solutions of the best few
+    repeat      with the best synthesis so far, and the lessons and best approaches of the last iteration
 
 Model output cannot break an iteration. An unreadable reply is used as plain text, with an assumed confidence
-that decides nothing; a failed call costs its branch. A synthesis is a thought with several parents, so the
-tree shows what it was made from.
+on which no decision depends; a failed call loses only its branch. A synthesis is a thought with several
+sources, so the tree shows which solutions it was made from.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SHOWN = 8_000
 
 
 INSTRUCTIONS = 250
-"""Tokens of the instructions of a phase, at most."""
+"""An upper bound of the tokens of a phase's instructions."""
 
 FORMS: dict[str, type[ReplyModel]] = {
     "branch": Approaches,
@@ -74,7 +74,7 @@ FORMS: dict[str, type[ReplyModel]] = {
 """The type of the replies of each phase."""
 
 SLOTS = Slots("deep think", 4)
-"""Calls in flight of all runs of Deep Think in this process.
+"""The limit of concurrent calls, shared by all runs of Deep Think in this process.
 
 References:
     Cogtrix, Deep Think: four concurrent calls.
@@ -150,12 +150,13 @@ class DeepThink(Prompting):
 
     timeout: Annotated[float, Field(gt=0)] = 300.0
     """Seconds for one call, counted from when it is sent, in place of the lab's `timeout`. The calls of
-    DEVELOP together have twice that. A call that takes longer costs its branch, and its error names the
-    limit.
+    DEVELOP together have twice that. A call that takes longer fails with an error that names the limit, and
+    its branch is lost.
     """
 
     tier: Tier = "mid"
-    """How much a prompt demands of the model: `local`, `mid`, `large` or `frontier`."""
+    """Capability of the model: prompts describe the JSON by an example (`local`), by a schema and an example
+    (`mid`), or by the schema alone (`large`, `frontier`)."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -194,12 +195,12 @@ class _Iterations:
         self.sizes = sizes
         self.at = at
         self.goal = task.task_prompt(True)
-        # The window is that of the lab's own model.
+        # `context_window` is that of the lab's default model.
         self.window = task.context_window if strategy.model is None else None
         self.past: list[IterationResult] = []
         self.schema = True  # whether the server supports JSON schemas, as far as known
         self.direct = False  # whether the approaches of the iteration were unreadable
-        self.unjudged = False  # whether its judgement was unreadable
+        self.unjudged = False  # whether the judgement of the iteration was unreadable
 
     def carried_out(self) -> Thinking[Answer]:
         """Branch, develop and converge, repeatedly while improvement is possible."""
@@ -257,11 +258,11 @@ class _Iterations:
             if (given := len(result.value.branches)) > len(approaches):
                 yield Note("deep_think.left_out", base, {"given": given, "used": len(approaches)})
         branches = []
-        first = (number - 1) * _MAX_BRANCHES  # an earlier iteration may have the same base
+        first = (number - 1) * _MAX_BRANCHES  # an earlier iteration may have children at the base
         for k, approach in enumerate(approaches):
             text = f"{approach.name or f'Approach {k + 1}'}\n{approach.strategy}"
             thought = yield from emit(Thought(f"{base}.{first + k}", base, text))
-            name, _, strategy = thought.text.partition("\n")  # a person may have edited either
+            name, _, strategy = thought.text.partition("\n")  # a person may have edited them
             branches.append(
                 ThoughtBranch(f"b{k}", name, strategy, approach.rationale, approach.risks, node=thought.id)
             )
@@ -465,7 +466,8 @@ class _Iterations:
         )
 
     def _failed(self, stop: str) -> str:
-        """The stop reason of an iteration that failed with `stop`. An earlier synthesis stays the answer."""
+        """The stop reason after an iteration that failed with `stop`: `limit:errors` instead of `error` if an
+        earlier synthesis is the answer."""
         return "limit:errors" if stop == "error" and self.past else stop
 
     # The answer.
@@ -524,7 +526,7 @@ class _Iterations:
         if self.window is None:
             return None
         left = self.window - tokens_in(self.goal) - instructions
-        room = max(left * 3 // 4, self.window // 4)  # the reply needs some, and estimates are too high
+        room = max(left * 3 // 4, self.window // 4)  # a quarter is for the reply; estimates are high
         sizes = sorted(map(tokens_in, texts))
         for k, size in enumerate(sizes):
             if size * (len(sizes) - k) > room:
@@ -551,7 +553,7 @@ class _Iterations:
             ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing),
             slots=SLOTS,
         )
-        if result.schema_refused and purpose == "branch":  # the first call of a run: the others skip it
+        if result.schema_refused and purpose == "branch":  # the first call of a run; the others omit it
             self.schema = False
             call = self.by.call(at, purpose, prompt, _MAX_ITERATIONS)
             result = yield from with_timeout(
@@ -588,7 +590,7 @@ def _trust(result: IterationResult) -> tuple[bool, float, int]:
 
 
 def _raw(result: Structured[Any]) -> str:
-    """The text of the last reply."""
+    """The text of the last reply, without its thinking."""
     return split_thinking(result.replies[-1].text)[1].strip()
 
 

@@ -1,7 +1,7 @@
 """Prompt texts of Deep Think's three stages.
 
 All wording is here, so that `deep_think.py` shows the algorithm. Each prompt begins with the task in its
-domain's words, followed by the form of the JSON (`ask_json`).
+domain's words, and `ask_json` adds the format of the JSON after these texts.
 """
 
 BRANCH = (

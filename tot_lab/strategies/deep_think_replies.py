@@ -35,8 +35,8 @@ class ThoughtBranch(msgspec.Struct, frozen=True, omit_defaults=True):
         assumed: Whether the confidence is a default, because the reply was truncated, or was not JSON and
             counts as the solution as a whole.
         truncated: Whether the reply was truncated, so that the solution may be incomplete.
-        node: The thought that holds the approach.
-        solution_node: The thought that holds the solution.
+        node: Id of the thought with the approach.
+        solution_node: Id of the thought with the solution. `None` if there is no solution.
         error: Why there is no solution.
     """
 
@@ -74,18 +74,18 @@ class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         iteration: Counted from 1.
-        branches: Best first.
+        branches: All branches of the iteration, best first, those without a solution last.
         best_solution: The synthesis, or the solution of the branch `from_branch` if there is no synthesis.
         confidence: Confidence in `best_solution`, 0 to 10.
-        node: The thought that holds `best_solution`.
+        node: Id of the thought with `best_solution`.
         synthesis_reasoning: The reasons for the synthesis.
         taken: The ideas of the branches that the synthesis uses.
         reflection_summary: Patterns, mistakes and omissions, one per line.
         insights: The lessons of the iteration.
-        should_continue: Whether the model would continue.
-        next_focus: The subject that the model would continue with.
-        assumed: Whether the confidence is a default, because the reply could not be read. It then decides
-            nothing.
+        should_continue: Whether the model expects an improvement from another iteration.
+        next_focus: What the model would look at first in another iteration.
+        assumed: Whether the confidence is a default, because the reply could not be read. No decision then
+            depends on it.
         beam: Ids of the branches that the next iteration builds on, best first.
         truncated: Whether the reply was truncated.
         from_branch: Id of the branch whose solution stands in for a synthesis.

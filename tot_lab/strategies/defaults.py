@@ -1,6 +1,6 @@
-"""Defaults that a lab has for the settings of its strategies.
+"""Defaults that a lab sets for its strategies.
 
-They apply to settings that were not given, in a strategy and in the parts inside it.
+They apply to settings that were not passed explicitly, in a strategy and in the parts inside it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROFILES: Mapping[Tier, Profile] = {
     "large": Profile(8_000, 4_000),
     "frontier": Profile(16_000, 16_000),
 }
-"""The profiles of a lab. `mid` has the defaults of the strategies."""
+"""The profiles of a lab. The numbers of `mid` are the defaults of the strategies."""
 
 
 def lab_defaults(

@@ -16,11 +16,11 @@ from tot_lab.strategies.voting import answer_key, choose_by_vote
 
 
 class EarlyStopping(SelfConsistency):
-    """Self-consistency whose attempts run in windows, and which stops after a window with equal answers.
+    """Self-consistency that runs attempts in windows, and stops after a window whose answers all agree.
 
     The answer is that of the window that agrees or, if no window does, the most frequent of all attempts. A
     window in which an attempt gives no answer does not agree, nor does a last window that is not full. In the
-    published code, a window without any answer agrees, and attempts that fill no window are left out.
+    published code, a window without any answer agrees, and attempts after the last full window are left out.
 
     Best for many easy questions with a few hard ones. Trade-off: the windows run one after the other. Calls:
     at most those of `SelfConsistency`, at least `window` times those of the strategy.
@@ -34,7 +34,7 @@ class EarlyStopping(SelfConsistency):
     """The most attempts."""
 
     window: Annotated[int, Field(ge=2)] = 5
-    """Attempts that run at the same time, and must agree."""
+    """Attempts that run concurrently, and must agree."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

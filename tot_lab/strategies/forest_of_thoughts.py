@@ -20,12 +20,12 @@ class ForestOfThoughts(Prompting):
     """Grow several trees, and stop as soon as more than half of all trees agree. Without such a majority, a
     judge chooses among the answers.
 
-    A tree takes part (is activated) if it has an answer, with a score of at least `min_score`. If the judge
-    cannot be read, the most frequent answer wins, the first in case of a tie. The sampling settings are those
-    of the judge.
+    A tree has a vote (is activated) if it has an answer with a score of at least `min_score`. If the judge's
+    reply is unreadable, the most frequent answer wins, the first in case of a tie. The sampling settings are
+    those of the judge.
 
     Best for hard tasks whose searches often end in different answers. Trade-off: batches of trees run one
-    after the other. Calls: at most `trees` times those of the strategy, and 1.
+    after the other. Calls: at most `trees` times those of the strategy, plus 1.
 
     References:
         Bi et al. 2025, Forest-of-Thought: Scaling Test-Time Compute for Enhancing LLM Reasoning,
@@ -47,8 +47,7 @@ class ForestOfThoughts(Prompting):
     """Trees that grow at the same time. Larger batches are faster, and may grow trees that are not needed."""
 
     min_score: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """A tree whose answer has a lower score takes no part. If it is above 0, answers without a score do not
-    either."""
+    """A tree whose answer has a lower score has no vote. Above 0, answers without a score have no vote."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -79,13 +78,14 @@ class ForestOfThoughts(Prompting):
         return None if inner is None else inner * self.trees + 1
 
     def _activation(self, answers: Sequence[Answer]) -> list[float]:
-        """1 for each tree that takes part, and 0 for the others."""
+        """1 for each tree that has a vote, and 0 for the others."""
         return [float(bool(answer.text) and (answer.score or 0.0) >= self.min_score) for answer in answers]
 
     def _judged(
         self, task: Task, at: str, answers: Sequence[Answer], weights: Sequence[float]
     ) -> Thinking[Hashable | None]:
-        """The answer that the judge chooses among those of the trees. `None` if it cannot be read."""
+        """The key (`answer_key`) of the answer that the judge chooses. `None` if fewer than two answers
+        differ, or if there is no readable reply."""
         texts: dict[Hashable, str] = {}
         for answer, weight in zip(answers, weights, strict=True):
             if weight:

@@ -5,8 +5,8 @@
     research   fetched pages are read again, whole, and quoted
     think      Deep Think, with all of this in its context
 
-The stages before `think` can only add to its context. A failure there is recorded in a note, and the run
-continues without the result; only a refusal after which no further call is possible ends it.
+The stages before `think` can only add to its context. If one of them fails, a note records it, and the run
+continues without its result. Only a call refused by a budget or a cancellation ends the run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.research import UNKNOWN_WINDOW, ResearchDelegate, ToolUse
 
 RAW = 4_000
-"""Characters of each tool result that the thinking strategy is shown. Equal to the limit in a tool loop."""
+"""Characters of each tool result that the thinking strategy is shown, as `max_result_characters` in a tool
+loop."""
 
 _GATHER = (
     "Gather what whoever solves the whole problem will need. Do not solve it. {what}\n"
@@ -67,13 +68,13 @@ class GatherThenThink(Prompting):
 
     The category decides what to look for. For tool-heavy categories (code_analysis, debugging, bug_hunting,
     security_audit, sysadmin, cloud_infra, qa_testing, devops, data_analysis, documentation, database,
-    monitoring) its prompt asks the gatherer to use tools before it answers; for the others, if they help.
-    The note `think.classified` records the category and how it was found, `think.gathered` what was gathered,
-    and `think.nothing_gathered` why nothing was.
+    monitoring) the prompt asks the gatherer to use tools before it answers; for the others, only if tools
+    help. The note `think.classified` records the category and how it was found, `think.gathered` how much was
+    gathered, and `think.nothing_gathered` that nothing was, with the gatherer's stop reason.
 
     The gatherer runs at `at.0`, research at `at.1`, the strategy at `at.2`; the answer and the stop reason
-    are those of the strategy. The sampling settings apply to classification and to extraction; the latter
-    uses the model that gathered.
+    are those of the strategy. The sampling settings apply to classification and to extraction; extraction
+    uses the model of the gatherer's last call.
 
     References:
         Cogtrix, "/think".
@@ -97,7 +98,7 @@ class GatherThenThink(Prompting):
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
         classified = self._settled(task) or (yield from self._ask_model(task, at))
-        if isinstance(classified, str):  # no further call is made
+        if isinstance(classified, str):  # the call was refused, as any further one would be
             return Answer("", classified)
         yield Note("think.classified", at, classified._asdict())
         if self._gathers(task):
@@ -105,7 +106,9 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            if not halts(gathered.stop_reason):  # the next call shows whose budget it was
+            # After a refusal by a budget or a cancellation, the strategy's first call shows whether the whole
+            # run is refused.
+            if not halts(gathered.stop_reason):
                 allowed = self._within_gatherer(task)
                 found = yield from self.research.think(allowed, watch.uses, self, f"{at}.1", watch.model)
             task = self._with_findings(task, found, gathered.text, watch.uses)
@@ -138,7 +141,7 @@ class GatherThenThink(Prompting):
         return found
 
     def _ask_model(self, task: Task, at: str) -> Thinking[Classified | str]:
-        """The category named by the model, or the refusal of its call."""
+        """The category named by the model, or the error of a call refused by a budget or a cancellation."""
         listed = "\n".join(f"{name}: {category.about}" for name, category in CATEGORIES.items())
         prompt = (
             f"A task for somebody else:\n<task>\n{task.task_prompt(False)}\n</task>\n\n"
@@ -168,13 +171,13 @@ class GatherThenThink(Prompting):
     # Gather.
 
     def _gathered(self, task: Task, category: str, watch: _Watch, at: str) -> Thinking[Answer]:
-        """The answer of the gatherer. Its root is recorded here, because a person may edit what it looks
-        for.
+        """Run the gatherer. The root of its subtree is recorded here, because a person may edit the
+        instruction in it.
         """
         above = parent_of(at) or at
         thought = yield from emit(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, thought.text, "")
-        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))  # reasoning comes later
+        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))  # none calls a model
         part = part.model_copy(update={"tools": looking})
         answer = yield from intercept(
             watch,
@@ -194,7 +197,7 @@ class GatherThenThink(Prompting):
         return answer
 
     def _within_gatherer(self, task: Task) -> Task:
-        """`task` with only the gatherer's tools: an address that it found must not lead to other tools."""
+        """`task` with only the gatherer's tools: no other tool may fetch an address that they found."""
         if not isinstance(self.gatherer, Acting):
             return task
         allowed = self.gatherer.available_tools(task).tools
@@ -241,7 +244,7 @@ class _Watch:
 
     Attributes:
         uses: The tool calls and their results, as edited by a person.
-        model: The model of the last call.
+        model: The model of the gatherer's last model call. `None` before the first.
     """
 
     of = (Call, Thought)

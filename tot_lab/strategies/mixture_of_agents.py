@@ -16,8 +16,8 @@ from tot_lab.core.thinking import Thinking, ask, emit, gather
 
 
 class MixtureOfAgents(Prompting):
-    """Agents answer in layers. From the second layer on, each reads all answers of the layer before, and an
-    aggregator combines those of the last layer.
+    """Agents answer in layers. From the second layer on, each agent reads all answers of the previous layer,
+    and an aggregator combines the answers of the last layer.
 
     The sampling settings apply to all calls, `model` only to the aggregator. Agents whose calls fail are left
     out of the next layer.
@@ -41,8 +41,8 @@ class MixtureOfAgents(Prompting):
     """Layers of agents before the aggregator."""
 
     models: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Names of models, or of roles of the lab. The agents of a layer take them in turn. Empty means the model
-    of the strategy: each agent is then a further sample of it."""
+    """Names of models, or of roles of the lab. Agent k of a layer uses model k modulo their number. Empty
+    means the model of the strategy: each agent is then a further sample of that model."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -85,7 +85,7 @@ class MixtureOfAgents(Prompting):
         return (yield from emit(Thought(f"{at}.{number}", at, reply.text, sources)))
 
     def _choose(self, task: Task, made: Sequence[Thought], stop: str) -> Thinking[Answer]:
-        """Answer with the last thought that holds an answer."""
+        """Answer with the last thought from which an answer can be read."""
         chosen, text = None, ""
         for thought in reversed(made):
             text = task.domain.read_answer(task, thought.text) or ""

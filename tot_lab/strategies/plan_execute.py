@@ -8,8 +8,8 @@
     answer   the answer in the last reflection
 
 A completed step never runs again, neither in this run nor in one that resumes its journal. Each version of a
-step is a thought that depends on the steps it needs, and each try is a child of it. Steps of a wave share
-nothing; their outcomes are added to the plan after the join.
+step is a thought that depends on the steps it needs, and each attempt at the step is a child of that thought.
+Steps of a wave share no state; their outcomes are added to the plan when all of them have ended.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Outcome(NamedTuple):
 
     Attributes:
         step: The step, with its new status.
-        node: The thought that holds its result.
-        halt: The refusal after which no further call will be made.
+        node: Id of the thought with the result. "" if there is no result.
+        halt: The error of a call refused by a budget or a cancellation, which ends the run. "" if none was.
         preview: The text that the model is shown in place of the result. `None` means the result itself.
         was_called: Whether the tool of a `tool_call` step was called, with or without success.
     """
@@ -88,7 +88,7 @@ class Outcome(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """The outcome of one try of a step: see `Outcome`. `error` is "" if it succeeded."""
+    """The outcome of one attempt at a step; see `Outcome`. `error` is "" if the attempt succeeded."""
 
     node: str
     result: str
@@ -99,10 +99,10 @@ class Tried(NamedTuple):
 class PlanExecute(Acting):
     """Plan the task, execute the steps, reflect on the result, and refine the plan.
 
-    Best for tasks that fall into steps known beforehand, more so if tools do most of them. Trade-off: a bad
-    plan costs its steps before it is noticed. Calls: 1 for the plan and 1 for the reflection, 1 for each
-    analysis step, those of `strategy` for each composite step, 1 for each patch, 2 for each refinement, 1
-    with `classify_tools`, and 1 if required calls are missing; none for a tool_call step.
+    Best for tasks whose steps are known beforehand, especially if tools carry out most of them. Trade-off: a
+    bad plan is noticed only after its steps were paid for. Calls: 1 for the plan and 1 for the reflection, 1
+    for each analysis step, those of `strategy` for each composite step, 1 for each patch, 2 for each
+    refinement, 1 with `classify_tools`, and 1 if required calls are missing; none for a tool_call step.
 
     A reflection that states SATISFIED ends the work, so no further step runs. One that states neither
     SATISFIED nor UNSATISFIED is recorded as unreadable and counts as not satisfied.
@@ -121,7 +121,8 @@ class PlanExecute(Acting):
 
     strategy: Strategy = ReAct(max_iterations=3)
     """The strategy that solves a composite step. The step is its task, with the tools that the step names.
-    `step_kernel_max_iterations` stands for its `max_iterations` if it is `tl.ReAct`."""
+    The setting name `step_kernel_max_iterations` sets `max_iterations` of this strategy if it is
+    `tl.ReAct`."""
 
     plan_mode: Mode = "linear"
     """`linear` executes the steps in order. `dag` executes every step whose dependencies are done,
@@ -131,14 +132,15 @@ class PlanExecute(Acting):
     """The most steps of a plan or a refinement."""
 
     step_retries: Annotated[int, Field(ge=0)] = 1
-    """Further tries of a step that failed. The tool of a tool_call step has no `retries` of its own in a
-    plan, unless `tool_retries` is set."""
+    """Further attempts at a step that failed. The `retries` of a tool itself do not apply in a plan, unless
+    `tool_retries` is set."""
 
     max_patches: Annotated[int, Field(ge=0)] = 2
-    """Patches during execution. Each failed step is patched at most once."""
+    """The most patches during execution: requests to rewrite the steps that are not completed. A failed step
+    causes at most one patch."""
 
     max_refinements: Annotated[int, Field(ge=0)] = 2
-    """Patches and augmentations after a reflection."""
+    """The most patches and augmentations (requests for further steps) after reflections."""
 
     patch_strategy: Literal["in-place", "replan-remaining"] = "in-place"
     """`in-place` rewrites the failed steps and the pending ones that must change. `replan-remaining` replaces
@@ -151,8 +153,8 @@ class PlanExecute(Acting):
     """Minimum number of calls of each tool by steps of the plan, as `{"web-search": 4}` or
     `["web-search×4"]`. Steps are added for missing calls: the model is asked once more for the arguments of
     tools without effects that take one text, and a composite step decides on calls of other tools. A tool
-    that the task requests by name and that must be used then (`deep-think`) is required once, even if no plan
-    can be read.
+    with `used_when_named`, such as `deep-think`, is required once if the task names it, even if no plan can
+    be read.
     """
 
     classify_tools: bool = False
@@ -164,12 +166,13 @@ class PlanExecute(Acting):
     """Further requests for a plan after one that was rejected."""
 
     tier: Tier = "mid"
-    """How much a prompt demands of the model: `local`, `mid`, `large` or `frontier`."""
+    """Capability of the model: prompts describe the JSON by an example (`local`), by a schema and an example
+    (`mid`), or by the schema alone (`large`, `frontier`)."""
 
     @field_validator("strategy")
     @classmethod
     def _takes_the_tools_of_a_step(cls, strategy: Strategy) -> Strategy:
-        """The plan decides which tools a composite step has; tools named in the settings might be missing."""
+        """Refuse settings that name tools: the plan decides which tools a composite step has."""
         waiting: list[Any] = [strategy]
         while waiting:
             value = waiting.pop()
@@ -181,7 +184,8 @@ class PlanExecute(Acting):
                 for name in ("tools", "required_tools"):
                     if getattr(value, name, None):
                         raise ValueError(
-                            f"{name} must not be set: a composite step has the tools of its toolHints."
+                            f"{name} must not be set: got {getattr(value, name)!r}. A composite step has the "
+                            "tools of its toolHints."
                         )
                 waiting += (getattr(value, name) for name in type(value).model_fields)
         return strategy
@@ -191,7 +195,8 @@ class PlanExecute(Acting):
     def _calls_no_tools(cls, overflow: str) -> str:
         if overflow == "more":
             raise ValueError(
-                "overflow='more' adds a tool, and the planning model calls none. Set it on `strategy`."
+                "overflow must be 'cut': got 'more', which adds a tool, and the planning model calls none. "
+                "Set overflow='more' on `strategy`."
             )
         return overflow
 
@@ -237,8 +242,8 @@ class _Work:
         self.refinements = 0  # patches and augmentations after a reflection
         self.version = 0
         self.thoughts = 0
-        self.called: Counter[str | None] = Counter()  # calls of tools in steps of their own
-        self.previews: dict[str, str] = {}  # texts by `transform_result` for results, by step id
+        self.called: Counter[str | None] = Counter()  # calls by tool_call steps, by tool name
+        self.previews: dict[str, str] = {}  # step id → the text by `transform_result`
         self.halt = ""
         self.held = Answer("", "")
 
@@ -279,9 +284,9 @@ class _Work:
                 return (yield from self._ended(stop))
 
     def _with_required(self, steps: list[PlanStep], required: Mapping[str, int]) -> Thinking[list[PlanStep]]:
-        """Add the calls that the plan lacks. No argument is invented: in one further request, the model
-        writes the arguments of tools without effects that take one text; composite steps choose the others.
-        A tool that the task requests by name receives the task.
+        """Add steps for the required calls that the plan lacks. No argument is invented: in one further
+        request, the model writes the arguments of tools without effects that take one text; composite steps
+        choose the arguments of other tools. A tool that the task requests by name gets the task's question.
         """
         tools, task = self.available.tools, self.task
         missing = missing_calls(steps, required)
@@ -368,7 +373,7 @@ class _Work:
             yield Note("plan.step_failed", step.node, _of(step, status="skipped", error=why, retries=0))
 
     def _step(self, step: PlanStep, known: Mapping[str, PlanStep]) -> Thinking[Outcome]:
-        """Try one step until it is completed or its retries are used up."""
+        """Attempt one step until it is completed or its retries are used up."""
         error, was_called = "", False
         for number in range(self.by.step_retries + 1):
             yield Note("plan.step_started", step.node, _of(step, retries=number))
@@ -436,8 +441,8 @@ class _Work:
     def _composite(
         self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], number: int, error: str
     ) -> Thinking[Tried]:
-        """Solve the step as a task of its own. Its root is recorded here, because a person may edit its
-        text.
+        """Solve the step as a task of its own. The root of its subtree is recorded here, because a person may
+        edit the text.
         """
         root = f"{step.node}.{number}"
         task = self._task_of(step, instruction or step.title, known, error)
@@ -459,8 +464,8 @@ class _Work:
         return task.domain.part(task, instruction, background)
 
     def _hinted(self, step: PlanStep, name: str) -> ToolSpec:
-        """A tool of a composite step. Only the plan can request its use by name, and not a result that is
-        inserted into the instruction.
+        """A tool of a composite step. Its use is required only if the plan's own text names it, and not if a
+        result that is inserted into the instruction does.
         """
         spec = self.available.tools[name]
         used = spec.used_when_named and spec.is_requested_in(step.instruction or step.title)
@@ -485,7 +490,7 @@ class _Work:
         """Reflect on the goal.
 
         Returns:
-            Whether it is reached, the text of the reflection, and the stop reason if the call failed.
+            Whether the goal is reached, the text of the reflection, and the stop reason if the call failed.
         """
         parts = [self.goal, self._shown(), HOW[self.by.reflection_depth], VERDICT]
         call = self.by.call(self.at, "review", "\n\n".join(parts), self._rewrites)
@@ -626,7 +631,7 @@ class _Work:
         self.steps = [step if other.id == step.id else other for other in self.steps]
 
     def _thought(self, text: str, source: tuple[str, ...] = (), depends: tuple[str, ...] = ()) -> Thought:
-        """The next child of the plan's own thought."""
+        """The next child of the plan's root thought."""
         self.thoughts += 1
         return Thought(f"{self.at}.{self.thoughts - 1}", self.at, text, source, depends)
 

@@ -1,7 +1,7 @@
 """Prompt texts for planning, refining and reflecting.
 
 All wording is here, so that `plan_execute.py` shows the algorithm. Each prompt begins with the task in its
-domain's words, and ends with the form of the steps or of the verdict.
+domain's words, and ends with the format of the steps or of the verdict.
 """
 
 PLAN = "Do not answer yet. Write a plan for it: steps that lead to the answer, as few as will do."

@@ -1,8 +1,8 @@
 """Plans as data: their types, their validation, and references from a step to the result of another.
 
-A model writes only the content, under the names of the design (`toolName`, `dependsOn`, …); ids, statuses,
-times and totals are added. A plan that cannot be carried out is rejected before any step runs, with an error
-that names the step (Reactive Agents, "Plan types").
+A model writes only the content of steps, under the names of the design (`toolName`, `dependsOn`, …); the
+program adds ids, statuses, times and totals. A plan that cannot be carried out is rejected before any step
+runs, with an error that names the step (Reactive Agents, "Plan types").
 """
 
 from __future__ import annotations
@@ -124,16 +124,16 @@ class PlanStep(StepDraft):
 
     Attributes:
         id: s1, s2, …
-        seq: Its position from 1.
+        seq: The position of the step, counted from 1.
         status: `pending`, `in_progress`, `completed`, `failed`, or `skipped` (a step that it needs was not
             completed, or a patch dropped it).
-        result: Its text, `None` before it is completed.
-        error: Why it failed.
-        retries: Tries after the first.
-        tokens_used: Of its model calls. `None` if the model does not count them.
+        result: The text of the result. `None` before the step is completed.
+        error: Why the step failed, was skipped or cannot be carried out.
+        retries: Attempts after the first.
+        tokens_used: Tokens of its model calls. `None` if the model does not report them.
         started_at: Seconds since the run began.
         completed_at: Seconds since the run began.
-        node: Its thought.
+        node: Id of its thought.
     """
 
     id: str
@@ -181,9 +181,9 @@ class Plan(BaseModel):
         created_at: Seconds since `started`.
         updated_at: Seconds since `started`.
         completed_at: Seconds since `started`.
-        tokens: Of all its model calls. `None` if the model does not report them.
+        tokens: Tokens of all its model calls. `None` if the model does not report them.
         cost: USD of all its model calls. `None` if it is not known.
-        journal: The run's file. Empty for a run in memory.
+        journal: Path of the run's journal. Empty for a run in memory.
     """
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
@@ -278,7 +278,7 @@ def rewritten(
 
 
 def _with_own_names(draft: PlanDraft, tools: Mapping[str, ToolSpec]) -> list[StepDraft]:
-    """The steps of `draft`, with the tools' own names. Names of other tools stay."""
+    """The steps of `draft`, with the tools' registered names. Names of unknown tools stay."""
     known = names_of(tools.values())
 
     def own(name: str) -> str:
@@ -296,7 +296,7 @@ def _with_own_names(draft: PlanDraft, tools: Mapping[str, ToolSpec]) -> list[Ste
 
 
 def _one_call_each(draft: StepDraft, tools: Mapping[str, ToolSpec]) -> list[StepDraft]:
-    """Split a tool_call with a list, in place of a single value, into one call per value."""
+    """Split a tool_call whose argument is a list instead of a single value into one call per value."""
     spec = tools.get(draft.tool_name or "")
     if draft.type != "tool_call" or spec is None:
         return [draft]
@@ -319,7 +319,7 @@ _SINGLE = ("string", "integer", "number", "boolean")
 """JSON types of single values."""
 
 Named = Mapping[str, tuple[str, ...]]
-"""PlanStep ids by name: several if a step was split, none if the name is ambiguous."""
+"""Ids of steps by name: several if a step was split, an empty tuple if the name is ambiguous."""
 
 
 def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequence[int]]) -> Named:
@@ -676,5 +676,5 @@ def _shown(step: PlanStep, most: int) -> str:
 
 
 def written(step: PlanStep) -> str:
-    """The call of a tool_call step, in the form that its thought has."""
+    """The call of a tool_call step as `name({…})`, the form in which its thought shows it."""
     return f"{step.tool_name}({json.dumps(step.tool_args, ensure_ascii=False)})"

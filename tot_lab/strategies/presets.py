@@ -57,7 +57,7 @@ __all__ = [
 
 def _accepting(names: Mapping[str, str | Alias]) -> Callable[[P], P]:
     """Add the source's setting names to the docstring of a preset."""
-    lines = ["", "", "    Names of the source, in snake_case or camelCase, and what they are here:", ""]
+    lines = ["", "", "    Names of the source, in snake_case or camelCase, and the settings they set:", ""]
     for name, alias in names.items():
         paths, _, note = Alias((alias,)) if isinstance(alias, str) else alias
         lines.append(f"        {name}: {' and '.join(paths)}{f' ({note})' if note else ''}")
@@ -74,7 +74,8 @@ def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Tree of Thoughts by beam search. At most 30 calls.
 
     References:
-        Design T in docs/conformance.md (of JeevesAgent, a Python framework for agents).
+        JeevesAgent, a Python framework for agents; design T of docs/conformance.md, which `make conformance`
+        writes.
     """
     return TreeOfThoughts(
         propose=Sample(count=3),
@@ -88,14 +89,16 @@ def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
 
 @_accepting(STATE_MACHINE)
 def state_machine(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Tree of Thoughts as a state machine. At most 52 calls, and 100 nodes if its depth is raised.
+    """Tree of Thoughts as a state machine. At most 52 calls. The limit of 100 nodes matters only at a greater
+    depth.
 
-    Best-first search, with the proposals and the scores of siblings in one call each.
+    Best-first search: one call proposes all children of a thought, and one call scores them.
 
-    Settings of tools make the proposer `WithTools`.
+    If a setting of `WithTools` is given, such as `tools`, the proposer is wrapped in `WithTools`.
 
     References:
-        Design M in docs/conformance.md (of Jido AI, an Elixir framework for agents).
+        Jido AI, an Elixir framework for agents; design M of docs/conformance.md, which `make conformance`
+        writes.
     """
     proposer: Proposer = Propose(count=3, max_parse_retries=1)
     given = TreeOfThoughts.by_path({**(paths or {}), **changes})
@@ -148,9 +151,9 @@ def game24(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     values summed. At most 2,416 calls.
 
     Differences from the paper's code: at most 50 proposals of a reply are used (its recorded replies have up
-    to 46), and none with wrong arithmetic. A path that reaches 24 is its own answer; the original writes it
-    down in a fourth step that is valued too. States with the same remaining numbers are each valued; the
-    original values them once.
+    to 46), and none with wrong arithmetic. A path that reaches 24 is itself the answer; the original adds a
+    fourth step that writes the answer down and is valued too. States with the same remaining numbers are each
+    valued; the original values them once.
 
     References:
         Yao et al. 2023, section 4.1.
@@ -173,11 +176,11 @@ def mini_crossword(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     at least two letters is judged by itself, and a state with an impossible clue is not entered. The answer
     is the deepest state, whatever its verdict.
 
-    Differences from the paper: the three words of a state are judged together, in the original each when its
-    turn comes. A search that reaches 100 states therefore judges some early: seven in ten published searches
-    of GPT-4, by at most nine states, without a change in any answer. A state with an unreadable verdict is
-    not entered; in the original it is, unless another clue is impossible. No word is proposed for a clue that
-    its crossings have filled; in the original that adds a state.
+    Differences from the paper: the three words of a state are judged together; in the original, each is
+    judged when its turn comes. A search that reaches 100 states has therefore judged some of them early. This
+    applies to seven in ten published GPT-4 searches, to at most nine states each, and changes no answer. A
+    state with an unreadable verdict is not entered; in the original it is, unless another clue is impossible.
+    No word is proposed for a clue that its crossings have filled; in the original that adds a state.
 
     References:
         Yao et al. 2023, section 4.3, and its published code.
@@ -197,8 +200,8 @@ def creative_writing(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     """Creative writing: five plans and five votes for the best, then five passages that follow it and five
     votes. 20 calls.
 
-    The temperature is that of the published script, 1.0. Unlike in its code, a reply without a plan or a
-    passage is not a candidate.
+    The temperature is that of the published script, 1.0. Unlike in the published code, a reply without a plan
+    or a passage is not a candidate.
 
     References:
         Yao et al. 2023, section 4.2.

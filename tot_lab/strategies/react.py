@@ -6,7 +6,7 @@
     answer     the argument of `final-answer`, or the last answer given before a limit
 
 Only the model ends the loop with success, by calling `final-answer`, which is rejected until the required
-tools were called. Otherwise the loop ends at a limit or a failed call.
+tools have given their results. Otherwise the loop ends at a limit or a failed call.
 
 References:
     Yao et al. 2022, ReAct, arXiv:2210.03629.
@@ -54,8 +54,8 @@ SPARE = 2
 
 ENOUGH_SEEN = 3
 LEAST_NEW = 0.2
-"""From `ENOUGH_SEEN` observations on, enough is known if the newest has a smaller share of new words than
-`LEAST_NEW`."""
+"""From `ENOUGH_SEEN` observations on, the model is asked to answer if the share of new words in the newest
+observation is below `LEAST_NEW`."""
 
 _NO_CALL = (
     f"That was no tool call. Call a tool, or give the answer: call {FINAL.name}, or write it alone as "
@@ -72,12 +72,12 @@ class ReAct(Acting):
     counted.
 
     Output tools (`tl.tool(output=True)`) are never blocked. Once the required search tools have given their
-    results, the model is asked for the output tools. A tool that the task names and that must be used in that
-    case (`deep-think`) is called for the model before the last turn, if the model has not called it.
+    results, the model is asked to call the output tools. A tool with `used_when_named` (`deep-think`) that
+    the task names is called for the model before the last turn, if the model has not called it.
 
     Stops: `answered`, `limit:iterations`, and `limit:required_tools` if a required tool failed and can no
-    longer give its result. A loop that a limit or a budget ends answers with the last text meant as its
-    answer (a rejected final answer, or a turn without tool calls), or else with an empty text.
+    longer give its result. If a limit or a budget ends the loop, the answer is the last text that the model
+    meant as one (a rejected final answer, or a turn without tool calls), or else empty.
 
     References:
         Yao et al. 2022, ReAct, arXiv:2210.03629; design "Reactive Agents".
@@ -92,9 +92,9 @@ class ReAct(Acting):
     """The most turns."""
 
     required_tools: Quantities = {}
-    """Results that each tool must have given before an answer is accepted, as `{"search": 2}` or
-    `["search×2"]`. Two further calls of each tool are allowed, after which it is blocked, unless
-    `parallel=False`.
+    """Number of results that each tool must have given before an answer is accepted, as `{"search": 2}` or
+    `["search×2"]`. Two further calls of each of these tools are allowed, after which it is blocked;
+    `parallel=False` sets no such limit.
     """
 
     max_calls_per_tool: Quantities = {}
@@ -119,7 +119,7 @@ class ReAct(Acting):
         yield Thought(at, parent_of(at), task.question)
         available = self.available_tools(task, tuple(self.required_tools))
         if FINAL.name in available.known:
-            raise ValueError(f"react: the lab has a tool {FINAL.name!r}, which is reserved")
+            raise ValueError(f"react: the lab has a tool {FINAL.name!r}, which is reserved. Rename it.")
         yield Note(
             "react.started", at, {"tools": list(available.tools), "max_iterations": self.max_iterations}
         )
@@ -182,7 +182,7 @@ class ReAct(Acting):
     def _needs(
         self, task: Task, available: AvailableTools, at: str, caps: Mapping[str, int]
     ) -> Thinking[ToolNeeds]:
-        """The tools that the model says the task needs, within `caps`."""
+        """The tools that the task needs according to the model, each with at most `caps` calls."""
         if not self.classify_tools or not available.tools:
             return ToolNeeds()
         needs = yield from classify_tools(self, task, available, at)
@@ -192,7 +192,8 @@ class ReAct(Acting):
     def _limits(
         self, available: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]
     ) -> dict[str, int]:
-        """The most calls by tool name, `caps` among them. Output tools have no limit."""
+        """The most calls by tool name: `caps`, and `SPARE` calls beyond those required. Output tools have no
+        limit."""
         for name in caps:
             if name not in available.tools:
                 there = ", ".join(available.tools) or "none"
@@ -327,7 +328,7 @@ class _Progress:
     def hints(
         self, turn: Turn, observations: Sequence[Observation], refused: Mapping[int, str], left: int
     ) -> Thinking[list[str]]:
-        """The remarks for the model before its next turn, of which `left` remain."""
+        """The remarks for the model before its next turn. `left` is the number of turns that remain."""
         hints = []
         if not turn.calls:
             for name in turn.unknown:
@@ -379,7 +380,7 @@ class _Progress:
         return self.available.tools[name].output
 
     def _pending(self) -> str:
-        """The output tools with fewer results than required (one, unless the task says more)."""
+        """The output tools with fewer results than required (one result if `required` does not say)."""
         return ", ".join(
             tool.name
             for tool in self.available.tools.values()
@@ -395,7 +396,7 @@ class _Progress:
         return name in self.caps and self.made[name] >= self.caps[name]
 
     def _new_words(self, text: str) -> float | None:
-        """The share of words in an observation that no earlier one had. `None` if it has no words."""
+        """The share of words in an observation that no earlier observation had. `None` without words."""
         words = set(map(str.lower, _WORD.findall(text)))
         share = len(words - self.words) / len(words) if words else None
         self.words |= words

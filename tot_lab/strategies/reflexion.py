@@ -60,8 +60,8 @@ class Reflexion(Prompting):
     }
 
     strategy: Strategy = ReAct(max_iterations=3)
-    """The strategy of each attempt. `kernel_max_iterations` stands for its `max_iterations` if it is
-    `tl.ReAct`."""
+    """The strategy of each attempt. The setting name `kernel_max_iterations` sets its `max_iterations` if it
+    is `tl.ReAct`."""
 
     max_retries: Annotated[int, Field(ge=0)] = 3
     """Attempts after the first."""
@@ -161,7 +161,7 @@ class Reflexion(Prompting):
 
 
 class _Critique(NamedTuple):
-    """A critique. `halt` is the refusal after which no further call will be made, or `None`."""
+    """A critique. `halt` is the error of a call refused by a budget or a cancellation, or `None`."""
 
     text: str
     score: float | None
@@ -190,7 +190,8 @@ class _ThoughtCollector:
             self.thoughts += branch.thoughts
 
     def to(self, node: str, root: str, question: str) -> list[str]:
-        """The texts from below `root` to `node`, without thoughts that only hold the question."""
+        """The texts of the path from below `root` to `node`, without thoughts that only repeat the
+        question."""
         known = {thought.id: thought for thought in self.thoughts}
         texts: list[str] = []
         while node != root and node in known:
@@ -207,8 +208,8 @@ class _ThoughtCollector:
 def is_stagnant(critique: str, last: str) -> bool:
     """Whether a critique repeats the last one.
 
-    Case and spaces are ignored. It also counts as a repetition if the shorter text has more than 20
-    characters and its first 80 % occur in the longer one.
+    Case and spaces are ignored. A critique also counts as a repetition if the shorter of both texts has more
+    than 20 characters and its first 80 % occur in the longer one.
     """
     shorter, longer = sorted((" ".join(text.casefold().split()) for text in (critique, last)), key=len)
     if not shorter:

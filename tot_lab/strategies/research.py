@@ -1,13 +1,13 @@
 """The research delegate: read fetched pages again, whole (Cogtrix, "research delegate").
 
-    find       the addresses that the gathering fetched
+    find       the addresses that the gatherer fetched
     read       each page again, as much of it as fits the context window
     extract    one call per page: copy out specifications verbatim
     check      look for each quotation on its page
 
 Quotations that are not on their page are marked. A tool loop shows its model only the beginning of a page,
-which is enough for orientation but omits later specifications. The length limit is passed with each fetch, so
-no other setting changes.
+which is enough for orientation but omits later specifications. The higher length limit is passed with each
+fetch of this module, so the limits of other tool calls do not change.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ToolUse(NamedTuple):
     """A tool call.
 
     Attributes:
-        at: The node it was made for.
+        at: Id of the thought that the call was made for.
         tool: Name of the tool.
         arguments: JSON, as written.
         text: The result.
@@ -125,7 +125,7 @@ class ResearchDelegate(PydanticModel):
 
         Args:
             by: Strategy whose sampling settings the calls use.
-            model: The model that gathered.
+            model: The model of the gatherer. `None` means that of `by`.
         """
         if not self.enabled or not agent_used_web_tools(task.tools, uses):
             return ""
@@ -136,7 +136,7 @@ class ResearchDelegate(PydanticModel):
             yield Note("research.skipped", parent_of(at) or at, {"why": why})
             return ""
         listed = yield from emit(Thought(at, parent_of(at), "\n".join(["Pages to read whole:", *urls])))
-        found = _distinct(_URL.findall(listed.text))  # a person may have changed them
+        found = _distinct(_URL.findall(listed.text))  # a person may have changed the addresses
         chosen, left = found[: self.max_pages], found[self.max_pages :]
         if left:
             yield Note("research.left_out", at, {"max_pages": self.max_pages, "urls": left})
@@ -236,8 +236,8 @@ def agent_used_web_tools(tools: Iterable[ToolSpec], uses: Iterable[ToolUse]) -> 
 
 
 def extract_fetched_urls(tools: Iterable[ToolSpec], uses: Sequence[ToolUse]) -> list[str]:
-    """The distinct addresses of pages that web tools fetched, in order, or else those found by searches.
-    Fragments are removed.
+    """The distinct addresses of pages that web tools fetched, in order, or if there are none the addresses in
+    search results. Fragments are removed.
     """
     web = {tool.name for tool in tools if is_web_tool(tool)}
     given = [use for use in uses if use.tool in web and use.error is None]
@@ -258,8 +258,8 @@ def _distinct(urls: Iterable[str]) -> list[str]:
 def altered(extract: str, page: str) -> list[str]:
     """The quotations in `extract` that are not on `page`: lines of code, code spans and quoted names.
 
-    White space and Markdown escapes are ignored. Part of a longer word does not count as a match. At most
-    1,000 quotations are checked.
+    Differences in the amount of white space and Markdown escapes are ignored. A part of a longer word is no
+    match. At most 1,000 quotations are checked.
     """
     there = _plain(page)
     return [quote for quote in quotations(extract)[:_CHECKED] if not _stands(_plain(quote), there)]

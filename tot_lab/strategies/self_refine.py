@@ -23,9 +23,9 @@ class SelfRefine(Prompting):
     itself, and may find faults where there are none. Calls: 1, and 2 for each refinement.
 
     Answer k is the thought `at.k`, its feedback `at.k.0`, and both are the sources of answer k + 1. An answer
-    has score 1 if its feedback asks for no change, 0 if it asks for one, and `None` if it says neither or
-    there is none. Stops: `solved` (no change needed), `limit:rounds`, `error` (a call failed; the last answer
-    counts).
+    has score 1 if its feedback asks for no change, 0 if it asks for one, and `None` if the feedback says
+    neither or is missing. Stops: `solved` (no change needed), `limit:rounds`, `error` (a call failed; the
+    last answer counts).
 
     References:
         Madaan et al. 2023, Self-Refine: Iterative Refinement with Self-Feedback, arXiv:2303.17651,
@@ -92,7 +92,7 @@ class SelfRefine(Prompting):
         )
 
     def _choose(self, drafts: list[Answer], stop: str) -> Thinking[Answer]:
-        """Answer with the last draft that holds an answer."""
+        """Answer with the last draft from which an answer could be read."""
         chosen = next((draft for draft in reversed(drafts) if draft.text), Answer("", stop))
         for draft in drafts:
             if draft.node is not None:

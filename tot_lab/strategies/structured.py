@@ -1,6 +1,6 @@
 """Structured output: model calls whose answer is a value of a type.
 
-The layers are tried in order: the provider's schema output, the form described in the prompt, reading and
+The layers are applied in order: the provider's schema output, the format described in the prompt, reading and
 repair, validation, and a new sample that is shown the exact error. Repairs, retries and failures are recorded
 as notes on the node of the call (Reactive Agents, "structured output").
 """
@@ -46,7 +46,7 @@ class Structured(NamedTuple, Generic[T]):
         value: The value. `None` if there is none.
         error: Why there is no value: the error of the call or of the validation.
         replies: All replies. The last one was read.
-        repaired: Whether its JSON was malformed.
+        repaired: Whether the JSON of the last reply was malformed and repaired.
         schema_refused: Whether the call failed because of the JSON schema.
         truncated: Whether the last reply was truncated, according to its server or because its JSON has no
             end.
@@ -68,7 +68,7 @@ def calls_per_ask(retries: int = RETRIES) -> int:
 
 
 def described(model_type: type[T], tier: Tier) -> str:
-    """The description of the form of a reply, as `ask_json` adds it to a prompt."""
+    """The description of the format of a reply, as `ask_json` adds it to a prompt."""
     return _form(model_type).describe(tier)
 
 
@@ -92,18 +92,19 @@ def ask_json(
 
         result = yield from ask_json(self.call(at, "plan", prompt), PlanDraft)
 
-    A failed or refused call ends it, unless the call failed because of the schema; the next call then has
-    none.
+    A failed or refused call ends the request. If the call failed because of the schema, it is repeated
+    without the schema instead.
 
     Args:
-        call: The call. The form of the JSON is added to its last message. Each retry is a further turn and
+        call: The call. The format of the JSON is added to its last message. Each retry is a further turn and
             the next sample.
         model_type: A pydantic model, or a TypeAdapter. Custom checks are validators of the type:
             `TypeAdapter(Annotated[PlanDraft, AfterValidator(check)])`.
-        tier: Capability of the model, which decides how the form is described.
+        tier: Capability of the model, which decides how the format is described.
         retries: Further calls after unusable replies.
         schema: Whether to use the provider's schema output.
-        closing: Text after the form. Siblings that differ only here share a prefix that a server can cache.
+        closing: Text after the description of the format. Prompts that differ only here share a prefix that a
+            server can cache.
         whole: Whether JSON that the length limit cut off is rejected instead of repaired.
     """
     form = _form(model_type) if isinstance(model_type, type) else _Form(model_type)
@@ -125,7 +126,7 @@ def ask_json(
             if not over_schema or sample_index == call.sample_index + retries:
                 yield call_failed(call.node, call.purpose, problem)
                 return Structured(None, problem, tuple(replies), schema_refused=over_schema)
-            native = None  # the server has no schema output; the prompt describes the form
+            native = None  # the server has no schema output; the prompt describes the format
             continue
         read, at_limit = form.read(reply.text), reply.finish_reason == "length"
         if whole and at_limit and (not isinstance(read, _Value) or read.repaired):
@@ -172,12 +173,12 @@ class _Form:
         self.native = {"title": schema.get("title", "Reply"), **_closed(schema, _NOT_TAKEN)}
         self._schema = json.dumps(_closed(schema, _NOT_SHOWN), ensure_ascii=False)
         example = json.dumps(_example(schema, "", schema.get("$defs", {}), 0), ensure_ascii=False)
-        # An example given by the type shows the form, even if a custom check rejects its values.
+        # An example given by the type shows the format, even if a custom check rejects its values.
         fits = "examples" in schema or isinstance(self.read(example), _Value)
         self._example = example if fits else None
 
     def describe(self, tier: Tier) -> str:
-        """The prompt text about the form."""
+        """The prompt text that describes the format."""
         if tier == "local" and self._example:
             return f"Reply with JSON and nothing else, in the form of this example:\n{self._example}"
         request = f"Reply with one JSON object that fits this schema, and nothing else:\n{self._schema}"
@@ -293,7 +294,7 @@ def _closed(schema: Any, without: frozenset[str]) -> Any:
 
 
 def _example(schema: dict[str, Any], name: str, definitions: dict[str, Any], depth: int) -> Any:
-    """An example of `schema`, whose texts describe themselves. It may violate patterns."""
+    """An example of `schema`, in which each text is the description of its field. It may violate patterns."""
     if "$ref" in schema:
         schema = {**definitions.get(schema["$ref"].rpartition("/")[2], {}), **schema}
     for word in ("examples", "enum"):

@@ -28,7 +28,8 @@ _CHARACTERS = 200
 
 _SYNTHESIZE = "synthesize"
 _GOVERNS = "context.synthesis"
-"""The note that starts a synthesis at a node. Only that synthesis handles calls at the node and below it."""
+"""Name of the note that a `WithSynthesis` records at its node. Only the innermost one at or above a call's
+node condenses the conversation of the call."""
 
 Turn = tuple[Message, ...]
 
@@ -40,8 +41,8 @@ class WithSynthesis(Prompting):
     summary omits. Calls: those of the strategy; with `deep`, one more for each synthesis, which is at most
     one per call.
 
-    Wrapped around `tl.Adaptive`, it applies to all of its strategies; wrapped around one of them, to that
-    one. The innermost wrapper decides. The sampling settings apply to `deep`.
+    A wrapper around `tl.Adaptive` applies to all strategies that it may choose; a wrapper around one of these
+    applies to that strategy. The innermost wrapper decides. The sampling settings apply to `deep`.
     """
 
     strategy: Strategy
@@ -52,7 +53,7 @@ class WithSynthesis(Prompting):
     leaves the conversation as it is."""
 
     above: Annotated[int, Field(ge=0)] = 1000
-    """Earlier turns with more tokens than this (estimated) are condensed."""
+    """Earlier turns are condensed when they have more tokens than this in total (estimated)."""
 
     keep: Annotated[int, Field(ge=1)] = 1
     """The newest turns that are left as they are."""
@@ -81,8 +82,8 @@ class _Condenser:
     """Condenses the conversations of one branch.
 
     Attributes:
-        known: Texts of notes, by the conversation that each replaces.
-        others: Nodes at which an inner synthesis begins, whose calls are left to it.
+        known: Summaries, by the conversation that each replaces.
+        others: Nodes at which an inner `WithSynthesis` begins. It handles the calls there and below.
     """
 
     of = (Call, Note)
@@ -133,7 +134,7 @@ class _Condenser:
         return msgspec.structs.replace(call, messages=messages)
 
     def _condensed(self, call: Call, summary: str, turns: Sequence[Turn]) -> Thinking[str]:
-        """Notes of `turns`, continuing `summary`, the notes of earlier turns."""
+        """The summary of `turns`, together with `summary`, that of the turns before them."""
         fast = "\n".join(filter(None, [summary, *map(_in_short, turns)]))
         if self.settings.synthesis == "fast":
             return fast
@@ -183,7 +184,7 @@ def _joined(opening: Turn, turns: Sequence[Turn]) -> Turn:
 
 
 def _with(opening: Turn, summary: str) -> Turn:
-    """The opening with the notes of the past turns at its end."""
+    """The opening with the summary of the earlier turns at its end."""
     *first, last = opening
     content = f"{last.content}\n\nWhat was done so far, in short:\n{summary}"
     return (*first, msgspec.structs.replace(last, content=content))

@@ -6,7 +6,7 @@
 
 Only calls are edited and replies read; the wrapped strategy is otherwise unchanged, and the level `off`
 changes nothing. Thinking is split off when a reply arrives, so the strategy sees only the answer. Concurrent
-branches count separately, so the record does not depend on their pace.
+branches count separately, so the record does not depend on which branch is faster.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class ThinkingLevel(StrEnum):
         if name in list(cls):
             return cls(name)
         known = ", ".join(cls)
-        warnings.warn(f"unknown thinking level {value!r}: it is off; known are {known}", stacklevel=3)
+        warnings.warn(
+            f"unknown thinking level {value!r}, taken as 'off'. The levels are {known}.", stacklevel=3
+        )
         return cls.OFF
 
     @property
@@ -73,8 +75,8 @@ class ThinkingLevel(StrEnum):
 
 
 _SET_ASIDE = {"low": 1024, "medium": 2048, "high": 4096}
-"""Tokens of a reply that Anthropic and Gemini reserve for such an effort, according to litellm. Anthropic
-rejects a call whose `max_tokens` is not larger."""
+"""Tokens of a reply that Anthropic and Gemini reserve for reasoning at each effort, according to litellm.
+Anthropic rejects a call whose `max_tokens` is not larger."""
 
 UNSURE = 0.5
 """A reply that states a lower confidence triggers a reflection."""
@@ -100,10 +102,10 @@ class WithThinking(Strategy):
     output. Calls: those of the strategy, and one more for each reflection, which is at most one per call.
 
     Calls without an `effort` of their own get the level as their `effort`, if the model supports it. Their
-    `max_tokens`, if set, grow by the reasoning budget, and at least by what providers set aside for such an
-    effort (1,024, 2,048 and 4,096 tokens). Calls whose first token counts (`evaluate="logprob"`) do not
-    request written reasoning. A provider that enforces a JSON schema leaves no room for it either;
-    there only the effort applies.
+    `max_tokens`, if set, grow by the reasoning budget, and at least by the tokens that providers reserve for
+    the effort (1,024, 2,048 and 4,096). Calls whose score is read from the first token
+    (`evaluate="logprob"`) do not request written reasoning. If a provider enforces a JSON schema, the reply
+    cannot contain written reasoning either, and only the effort applies.
     """
 
     strategy: Strategy
@@ -115,7 +117,7 @@ class WithThinking(Strategy):
     """
 
     reflect_every: Annotated[int, Field(ge=0)] = 0
-    """Model calls after which to reflect. 0 means never."""
+    """Reflect each time after this many model calls. 0 means never."""
 
     reflect_on_tool_error: bool = True
     """Whether to reflect before the turn after a failed tool call."""
@@ -176,10 +178,10 @@ class Reflection(NamedTuple):
 
     Attributes:
         because: `tool error`, `interval` or `uncertainty`.
-        turn: Turns before it.
+        turn: The number of model calls before it.
         should_continue: Always true: a reflection never stops a loop.
         suggested_action: The line `Next: …` of the text, if any.
-        confidence: A constant of the design.
+        confidence: Always `CONFIDENCE`, a constant of the design.
     """
 
     because: str

@@ -1,9 +1,8 @@
 """The plain tool loop: call the model, carry out its tool calls, show the results, until it replies without a
 call.
 
-Nothing is added to the model's behaviour, with one exception: a tool that the task names and that must be
-used in that case is called if the model does not call it. The loop is the baseline for strategies that use
-tools.
+Nothing is added to the model's behaviour, with one exception: a tool with `used_when_named` that the task
+names is called if the model does not call it. The loop is the baseline for strategies that use tools.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ class ToolLoop(Acting):
 
     Best for questions that one or two tools answer, and as the baseline of strategies that use tools.
     Trade-off: nothing checks that tools were used, or that the answer is finished. Calls: 1 for each round
-    trip, and 1.
+    trip, plus 1.
 
-    A loop that a budget ends answers with its last text without a tool call, or else with an empty text.
+    If a budget ends the loop, the answer is read from the last turn without a tool call, or is empty if there
+    is none.
 
     References:
         Design "Reactive Agents", without reasoning.
@@ -37,7 +37,7 @@ class ToolLoop(Acting):
     notes = "tool_loop"
 
     max_tool_round_trips: Annotated[int, Field(ge=1, le=400)] = 3
-    """Turns that may call tools. They are followed by one turn that may not."""
+    """The most turns that may call tools. One further turn may not."""
 
     def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
         yield Thought(at, parent_of(at), task.question)

@@ -25,8 +25,8 @@ from tot_lab.strategies.acting import MORE, Acting, AvailableTools
 MAX_REQUIRED = 20
 """The most calls of one tool that a classifier can require."""
 
-_CANDIDATES = 5  # JSON values in one reply
-_LONGEST = 4_000  # characters of a reply without JSON
+_CANDIDATES = 5  # JSON values of one reply that are tried
+_LONGEST = 4_000  # characters of the longest reply without JSON that is read
 _REQUIRED = re.compile(r"required|must", re.IGNORECASE)
 _MINIMUM = re.compile(r"\A(?:min|at.?least|least)", re.IGNORECASE)
 _CALLS = re.compile(r"call|count|times|quantity|number|amount|uses|\An\Z", re.IGNORECASE)
@@ -46,7 +46,7 @@ class ToolNeeds(NamedTuple):
     Attributes:
         required: Minimum number of calls by tool name.
         relevant: Tools that may help.
-        refused: The refusal after which no further call will be made, or `None`.
+        refused: The error of the call if a budget or a cancellation refused it, else `None`.
         unknown: Required tools that do not exist.
         repaired: Whether the JSON of the reply was malformed.
     """
@@ -91,12 +91,12 @@ def classify_tools(strategy: Acting, task: Task, available: AvailableTools, at: 
 def read_needs(text: str, available: AvailableTools) -> ToolNeeds | None:
     """Read the reply of a classifier: how often each tool must be called, and which tools are relevant.
 
-    Accepted is JSON with the required tools below `required` (`requiredTools`, `required_calls`), as a list
-    of tools with a flag `required`, or as an object of tools alone. A tool is an item of a list or a key, in
-    any spelling of its name. Its number of calls is a number (`4`, `"4"`, `"at least 4"`, `web-search×4`),
-    also below `minCalls` in any near form (`min_calls`, `minimum`, `calls`, `count`). A tool without a number
-    is required once. A list of quantities without JSON (`web-search×4, fetch`) is read if it names known
-    tools only. Returns `None` for anything else, and if one of the numbers cannot be read.
+    Accepted is JSON with the required tools under the key `required` (or `requiredTools`, `required_calls`),
+    a list of tools with a flag `required`, or an object whose keys are tools. A tool is an item of a list or
+    a key, in any spelling of its name. Its number of calls is a number (`4`, `"4"`, `"at least 4"`,
+    `web-search×4`), also under `minCalls` or a similar key (`min_calls`, `minimum`, `calls`, `count`). A tool
+    without a number is required once. A list of quantities without JSON (`web-search×4, fetch`) is read if it
+    names known tools only. Returns `None` for anything else, and if one of the numbers cannot be read.
     """
     usable = {name for name, tool in available.tools.items() if tool is not MORE}
     known = {name: own for name, own in available.known.items() if own in usable}
@@ -164,7 +164,7 @@ def _counts(value: Any) -> dict[str, int] | None:
 
 
 def _item(item: Any) -> list[tuple[str, int | None]]:
-    """The tools of one item of a list, with their calls. An unreadable number of calls is `None`."""
+    """The tools in one item of a list, each with its number of calls. `None` for an unreadable number."""
     if isinstance(item, dict):
         name = _tool_in(item)
         if name is None:

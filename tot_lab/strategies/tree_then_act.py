@@ -5,8 +5,8 @@
     stop    at the depth limit, with nothing left, or (optionally) without improvement
     act     a tool-using strategy that is shown the best path
 
-No tool is called in the first phase, although thoughts may mention them. The acting strategy hangs below the
-thought that guides it, so both phases form one tree.
+No tool is called in the first phase, although thoughts may mention tools. The thoughts of the acting strategy
+are below the last thought of the best path, so both phases form one tree.
 """
 
 from __future__ import annotations
@@ -58,19 +58,20 @@ class TreeThenAct(Prompting):
     }
 
     propose: Proposer = Propose()
-    """How thoughts are made. `count` is also the number of thoughts kept per level. It may not call tools."""
+    """How thoughts are made. `count` is also the number of thoughts kept per level. `WithTools` is not
+    accepted."""
 
     evaluate: Evaluator = Joint()
-    """How thoughts are scored. `Joint` scores all children of a thought in one call; those that are missing
-    there are scored one by one.
+    """How thoughts are scored. `Joint` scores all children of a thought in one call; children without a
+    readable score are then scored one by one.
     """
 
     max_depth: Annotated[int, Field(ge=1, le=1000)] = 3
     """Levels of the tree."""
 
     min_score: Unit = 0.5
-    """A thought with a lower score is dropped. If that applies to a whole level, the limit is lowered once by
-    0.15, but not below 0.15.
+    """A thought with a lower score is pruned. If that applies to a whole level, the limit is lowered by 0.15,
+    but not below 0.15, once per search.
     """
 
     min_score_improvement: Unit | None = None
@@ -95,7 +96,10 @@ class TreeThenAct(Prompting):
     @classmethod
     def _compares_no_levels(cls, evaluate: Evaluator) -> Evaluator:
         if evaluate.compares == "pick":
-            raise ValueError(f"evaluate: {evaluate.kind!r} compares thoughts of different parents")
+            raise ValueError(
+                f"evaluate must not compare thoughts of different parents: got {evaluate.kind!r}. Joint "
+                "compares siblings, and Value scores each thought alone."
+            )
         return evaluate
 
     @property
@@ -122,7 +126,7 @@ class TreeThenAct(Prompting):
         if halts(stop):
             text = task.domain.answer(task, plan)
             return Answer(text or "", stop, best if text else None, tree[best].score if text else None)
-        # Children are numbered below breadth: this one is free.
+        # The children of `best` have numbers below `breadth`, so this id is not used yet.
         guided = f"A plan, found by comparing several:\n{task.domain.steps(plan)}" if best != at else ""
         return (yield from self.strategy.think(task.with_context(guided), f"{best}.{self.breadth}"))
 
@@ -132,8 +136,8 @@ class TreeThenAct(Prompting):
         return None if acting is None else expansions * self._calls_per_growth(task) + acting
 
     def _plan(self, task: Task, tree: Tree, at: str) -> Thinking[str]:
-        """Grow the tree. Returns why planning ended: `limit:depth`, `exhausted`, `stagnated`, `error`, or a
-        refusal.
+        """Grow the tree. Returns why planning ended: `limit:depth`, `exhausted`, `stagnated`, `error`, or the
+        error of a call refused by a budget or a cancellation.
         """
         floor, relaxed = self.min_score, False
         frontier, best = [at], list[float]()
@@ -184,7 +188,7 @@ class TreeThenAct(Prompting):
         return Value(samples=joint.samples, combine=joint.combine, max_parse_retries=joint.max_parse_retries)
 
     def _grow(self, sampler: Sampler, place: Place) -> Thinking[list[Event]]:
-        """Add scored children at `place`. Those missing in the joint reply are scored one by one."""
+        """Add scored children at `place`. Children without a joint score are scored one by one."""
         growing = expand(sampler, self.propose, self.evaluate, place, self.breadth)
         return self._scored(sampler, place, growing)
 
@@ -205,7 +209,7 @@ class TreeThenAct(Prompting):
         return events + [event for branch in scored for event in branch]
 
     def _settle(self, task: Task, tree: Tree, sound: Sequence[str], kept: Sequence[str]) -> Thinking[None]:
-        """Decide about each thought of a level: the best of `kept` survive."""
+        """Keep the best of `kept`, the thoughts of a level with a sufficient score, and prune the others."""
         survivors = sorted(kept, key=lambda id: -tree[id].rank)[: self.breadth]
         for id in sound:
             node = tree[id]

@@ -1,7 +1,7 @@
 """The domain's own check of an answer, for any strategy.
 
-A tree search whose answers are verified paths has a checker that a vote over chains lacks. With this strategy
-both have the same one.
+A tree search whose answers are verified paths uses a check that a vote over chains lacks. With this strategy
+both use the same check.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Verified(Strategy):
     """Run a strategy and give its answer only if the domain does not reject it.
 
     The domain's check needs no reference (see `Domain.verify`): Game of 24 checks the arithmetic and the
-    numbers, and most domains cannot tell, so that every answer passes. A rejected answer is empty, and a vote
-    ignores it: `tl.SelfConsistency(strategy=tl.methods.Verified())` votes among verified answers, which is
+    numbers, and most domains cannot tell, so that every answer passes. A rejected answer becomes "", which a
+    vote ignores: `tl.SelfConsistency(strategy=tl.methods.Verified())` votes among verified answers, which is
     the fair comparison with a tree search that answers with verified paths.
 
     Best for fair comparisons, and for answers that can be checked. Trade-off: there may be no answer. Calls:

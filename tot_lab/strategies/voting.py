@@ -17,7 +17,7 @@ def answer_key(task: Task, answer: Answer) -> Hashable | None:
 
 
 def votes_of(task: Task, answers: Sequence[Answer], weights: Sequence[float]) -> dict[Hashable, float]:
-    """The sum of the weights of each answer, in the order of their first occurrence."""
+    """The sum of the weights of each answer, by `answer_key`, in the order of first occurrence."""
     return _sums([answer_key(task, answer) for answer in answers], weights)
 
 
@@ -38,15 +38,16 @@ def choose_by_vote(
 ) -> Thinking[Answer]:
     """Answer with the text that has the most votes, and prune the other attempts.
 
-    Of equal sums, the answer that was given first wins. Its score is its share of all votes, and its thought
-    is that of the attempt with the largest weight.
+    Of equal sums, the answer that was given first wins. The score of the answer is its share of all votes.
+    Its thought is that of the attempt with the largest weight among those that gave it.
 
     Args:
         task: The problem.
         answers: The answers of the attempts, at least one.
         by: The name under which the score is recorded.
         weights: The votes of each attempt. `None` means one vote each.
-        winner: The key of the answer that another rule has chosen. `None` means that with the most votes.
+        winner: The key of the answer that another rule has chosen. `None` means the answer with the most
+            votes.
     """
     weights = [1] * len(answers) if weights is None else weights
     keys = [answer_key(task, answer) for answer in answers]

@@ -12,8 +12,8 @@ from tot_lab.strategies.voting import choose_by_vote
 class WeightedBestOf(JudgedAttempts):
     """Run a strategy several times and keep the answer whose attempts have the largest sum of scores.
 
-    The domain decides which answers count as the same. An attempt without a score counts 0. If no attempt has
-    a score above 0, each counts the same.
+    The domain decides which answers count as the same. An attempt without a score has the weight 0. If no
+    attempt has a score above 0, each attempt has one vote.
 
     Best for answers that can be both compared and judged. Trade-off: a frequent mistake outweighs a rare
     answer with a high score. Calls: those of `BestOf`.

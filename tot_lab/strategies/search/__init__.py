@@ -1,7 +1,7 @@
-"""Tree search and the values of its axes: proposers, evaluators, searches, answers and stop.
+"""Tree search and its replaceable parts: proposers, evaluators, searches, answer rules and stop settings.
 
-To add a search, write a file with a `Search` and add its line to `tot_lab.core.registry`. The contract tests
-then cover it.
+To add a search, define a subclass of `Search` in a file of its own and register it in
+`tot_lab.core.registry`. The contract tests then cover it.
 """
 
 import inspect

@@ -1,7 +1,7 @@
-"""A* over thoughts, and the loop of searches that expand the cheapest thought first.
+"""A* over thoughts, and the base class of searches that expand the cheapest thought first.
 
-The heap orders thoughts by a key that each search computes from the terms of their parent. A thought whose
-path is complete ends the search when it is the cheapest, not when it is proposed.
+Each search computes the cost terms of a thought from those of its parent, and the sort key of the heap from
+the terms. A complete thought ends the search when it is taken from the heap, not when it is proposed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Terms: TypeAlias = dict[str, float]
 
 
 class CheapestFirst(Search):
-    """Expands the cheapest thought of the whole frontier first, and answers with the first complete thought
-    that is the cheapest. Of equal keys, the older thought comes first.
+    """Expands the cheapest thought of the whole frontier first. The answer is the first complete thought that
+    is the cheapest of the frontier. Of equal keys, the older thought comes first.
 
-    A thought is complete if nothing can be added to its path and its domain does not call it incomplete.
+    A thought counts as complete if it cannot be expanded and the domain does not call its path incomplete.
     """
 
     kind: ClassVar[str] = ""
@@ -41,26 +41,26 @@ class CheapestFirst(Search):
 
     def terms_of_root(self) -> Terms:
         """The terms of the thought that the search starts from."""
-        raise NotImplementedError(f"the search {self.kind!r} has no terms_of_root")
+        raise NotImplementedError(f"the search {self.kind!r} does not define `terms_of_root`")
 
     def terms(self, state: SearchState, above: Terms, siblings: Sequence[str]) -> dict[str, Terms]:
-        """The terms of `siblings`, whose parent has the terms `above`. One without terms is never
-        expanded."""
-        raise NotImplementedError(f"the search {self.kind!r} has no terms")
+        """The terms of `siblings`, whose parent has the terms `above`. A sibling that is missing from the
+        result is never expanded."""
+        raise NotImplementedError(f"the search {self.kind!r} does not define `terms`")
 
     def key(self, terms: Terms) -> Any:
         """The sort key of a thought with these terms."""
-        raise NotImplementedError(f"the search {self.kind!r} has no key")
+        raise NotImplementedError(f"the search {self.kind!r} does not define `key`")
 
     def max_expansions(self, branch: int, depth: int) -> int:
         return expansions_of_all(branch, depth)
 
 
 class Cheapest(Frontier):
-    """The thoughts that wait to be expanded, with the terms of all thoughts.
+    """The thoughts that wait to be expanded, and the cost terms of all thoughts.
 
     Attributes:
-        terms: The terms of each thought that may be expanded.
+        terms: The cost terms by id, also of thoughts already expanded.
         families: The children of each expanded thought.
         waiting: The thoughts that were not expanded yet, without dead ends.
     """
@@ -113,11 +113,11 @@ class AStar(CheapestFirst):
 
     The search ends when a complete thought has the smallest f; this thought is the answer. It is the cheapest
     if h never overestimates, and at most `weight` times as expensive as the cheapest if `weight` is above 1.
-    Both need `stop=Stop(solved=None)`, because otherwise the first thought with score 1 ends the search,
-    and no `merge`, which keeps the first path to a state and not the cheapest. h of a complete thought is 0.
-    Of equal f, the smaller h comes first, then the older thought.
+    These guarantees need `stop=Stop(solved=None)`, because otherwise the first thought with score 1 ends the
+    search, and `merge=False`, because merging keeps the first path to a state and not the cheapest. h is 0
+    for a thought that cannot be expanded. Of equal f, the smaller h comes first, then the older thought.
 
-    With the defaults it is uniform-cost search.
+    With the default settings, A* is uniform-cost search.
 
     References:
         Hart, Nilsson & Raphael 1968 (A*); Pohl 1970 (weight); Zhuang et al. 2024, ToolChain*,
@@ -129,12 +129,13 @@ class AStar(CheapestFirst):
     cost: Literal["score", "steps"] | UserFunction = "score"
     """The cost g of a path. With `score`, each step costs 1 minus its score, and 1 if the score is
     unreadable. With `steps`, each step costs 1. A function `(task, path) -> number` returns the cost of the
-    whole path, which may not fall when a step is added.
+    whole path, which must not decrease when a step is added.
     """
 
     heuristic: Literal["zero", "score"] | UserFunction = "zero"
-    """The estimated cost h from a thought to the end. With `score`, it is 1 minus the score of the thought:
-    never too high if `cost="steps"`. A function `(task, path) -> number` may return infinity for a dead end.
+    """The estimated cost h from a thought to the end. With `score`, it is 1 minus the score of the thought,
+    which never overestimates if `cost="steps"`. A function `(task, path) -> number` may return infinity for a
+    dead end.
     """
 
     weight: Annotated[float, Field(ge=0)] = 1.0
@@ -172,9 +173,11 @@ def number_of(function: UserFunction, state: SearchState, id: str) -> float:
     """The number that a function `(task, path) -> number` returns for the path of a thought.
 
     Raises:
-        ValueError: If it is not a number, below 0, or NaN.
+        ValueError: If the result is not a number, is below 0, or is NaN.
     """
     given = function(state.task.without_steps(), state.tree.texts(id))
     if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
-        raise ValueError(f"{function.name!r} must return a number of at least 0: got {given!r} for {id}.")
+        raise ValueError(
+            f"function {function.name!r} must return a number of at least 0: got {given!r} for thought {id}."
+        )
     return float(given)

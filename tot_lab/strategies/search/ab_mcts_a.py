@@ -1,4 +1,4 @@
-"""Adaptive branching Monte Carlo tree search with node aggregation."""
+"""Adaptive branching Monte Carlo tree search with node aggregation (AB-MCTS-A)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Gaussian(Posterior):
 
     def draw(self, random: Random) -> float:
         mean, weight, variance = (self.known or self.parameters()).values()
-        # The weight is the degrees of freedom, too.
+        # `weight` also is the number of degrees of freedom.
         drawn = weight * variance / 2 / random.gammavariate(weight / 2, 1.0)
         return random.gauss(mean, math.sqrt(drawn / weight))
 
@@ -49,12 +49,12 @@ class ABMCTSA(AdaptiveBranching):
 
     Each iteration adds one thought. Any thought may be expanded again, so the search itself decides how wide
     and how deep the tree becomes. Unreadable scores are backed up as 0. If the proposer is a `Mixture`, one
-    more draw per member decides which model makes the child, from the scores of all thoughts that each has
-    made (Multi-LLM AB-MCTS).
+    more draw per member decides which member makes the child. Each draw is from the posterior of the scores
+    of all thoughts that the member has made (Multi-LLM AB-MCTS).
 
-    An iteration takes one draw for each child of the thoughts that it passes, so its time grows with the
-    width of the tree. If the children of one thought make up a constant share of the tree, the time of all
-    iterations grows with their square.
+    An iteration draws once for each child of the thoughts on its way down, so its time grows with the
+    width of the tree. If the children of one thought make up a constant share of the tree, the total time
+    grows with the square of the number of iterations.
 
     References:
         Inoue et al. 2025, Wider or Deeper?, arXiv:2503.04412, AB-MCTS-A; Murphy 2023, Probabilistic Machine
@@ -64,7 +64,8 @@ class ABMCTSA(AdaptiveBranching):
     kind: ClassVar[str] = "ab_mcts_a"
 
     posterior: Literal["gaussian", "beta"] = "gaussian"
-    """The likelihood of scores, with its conjugate prior."""
+    """The posterior of a mean score: `gaussian` (normal likelihood, normal-inverse-gamma prior) or `beta`
+    (Bernoulli likelihood, beta prior)."""
 
     def arm(self) -> Posterior:
         return Beta() if self.posterior == "beta" else Gaussian()
@@ -79,7 +80,8 @@ class ABMCTSA(AdaptiveBranching):
 def select(state: SearchState, arms: Arms, random: Random) -> Selected:
     """Descend by Thompson sampling to the thought that gets a child. Returns it with the draws on the way.
 
-    A thought without children draws as well, so that the random numbers are used as by the authors' package.
+    Both posteriors are drawn even at a thought without children, as by the authors' package treequest, so
+    that the same random numbers lead to the same choices.
     """
     id, why = state.root, dict[str, dict[str, Any]]()
     while True:

@@ -2,9 +2,9 @@
 
 The posterior is computed, not sampled by NUTS as in the package of the authors: given both standard
 deviations it has a closed form, and these two are summed out over a grid. A decision takes 1 to 10
-milliseconds where NUTS takes 5 to 8 seconds, in which all other searches of the process would wait. It
-depends on the random numbers of the run alone, so that a replay makes the same decisions. With equal scores
-NUTS diverges, and this computation does not.
+milliseconds. NUTS would take 5 to 8 seconds, during which all other searches of the process would wait. A
+decision depends on the random numbers of the run alone, so that a replay makes the same decisions. With equal
+scores NUTS diverges, and this computation does not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BETWEEN, WITHIN = 0.2, 0.3
 """Scales of the half-normal priors of both standard deviations: between the groups, and within a group."""
 
 FLOOR = 0.001
-"""Least standard deviation. Without one the posterior of equal scores is not a distribution."""
+"""Least standard deviation. Without a positive one the posterior of equal scores is not a distribution."""
 
 POINTS = 128
 """Grid points of each standard deviation, in a geometric sequence from `FLOOR` to five times its scale."""
@@ -51,7 +51,7 @@ class MixedEffects:
         between, prior_between = prior(BETWEEN, POINTS)
         within, prior_within = prior(WITHIN, POINTS)
         self.between, self.within = between[:, None] ** 2, within[None, :] ** 2  # variances
-        sizes: dict[int, list[float]] = {}  # groups of one size enter as sums
+        sizes: dict[int, list[float]] = {}  # by size of the groups: their number, and two sums
         free, squares = 0, 0.0
         for group in groups:
             if group.count:
@@ -72,7 +72,7 @@ class MixedEffects:
         likelihood = likelihood + (weighted**2 / precision - np.log(precision)) / 2
         weights = prior_between[:, None] * prior_within * np.exp(likelihood - likelihood.max())
         weights /= weights.sum()
-        self.mean, self.variance = MEAN + weighted / precision, 1 / precision  # of mu
+        self.mean, self.variance = MEAN + weighted / precision, 1 / precision  # of mu, at each grid point
         self.cumulative = np.cumsum(weights)
         self.parameters = {
             "mu": float((weights * self.mean).sum()),
@@ -81,21 +81,21 @@ class MixedEffects:
         }
 
     def draw(self, group: Posterior | None, random: Random) -> float:
-        """A draw of the next score of a group. `None` is a new group."""
+        """Draw the next score of a group. `None` means a new group."""
         place = int(np.searchsorted(self.cumulative, random.random() * self.cumulative[-1]))
         row, column = divmod(place, self.within.size)
         between, within = float(self.between[row, 0]), float(self.within[0, column])
         mean, variance = float(self.mean[row, column]), float(self.variance[row, column])
         if group is None or not group.count:
             return random.gauss(mean, math.sqrt(variance + between + within))
-        pull = within / (group.count * between + within)  # of mu on the mean of the group
+        pull = within / (group.count * between + within)  # weight of mu in the mean of the group
         centre = (1 - pull) * group.total / group.count + pull * mean
         return random.gauss(centre, math.sqrt(pull * between + pull * pull * variance + within))
 
 
 @lru_cache(maxsize=8)
 def prior(scale: float, points: int) -> tuple[Grid, Grid]:
-    """Values of a standard deviation with a half-normal prior, and the probability of the cell of each."""
+    """Grid values of a standard deviation, and the half-normal prior probability of each value's cell."""
     values = np.geomspace(FLOOR, 5 * scale, points)
     edges = [0.0, *np.sqrt(values[:-1] * values[1:]), math.inf]
     return values, np.diff([math.erf(edge / scale / math.sqrt(2)) for edge in edges])
@@ -107,8 +107,8 @@ class ABMCTSM(AdaptiveBranching):
 
     The scores at and below each child are a group. A new child is a group of its own, so its score is
     predicted from the common mean and spread of its siblings. Each iteration adds one thought, as in
-    `ABMCTSA`. Unreadable scores count as 0. If the proposer is a `Mixture`, the same model, with the thoughts
-    that each member has made anywhere in the tree as a group, decides which one makes the child (Multi-LLM
+    `ABMCTSA`. Unreadable scores count as 0. If the proposer is a `Mixture`, the same kind of model decides
+    which member makes the child: its groups are the thoughts of each member anywhere in the tree (Multi-LLM
     AB-MCTS).
 
     A decision among k children with n thoughts below them takes time in proportion to k, and to the number of
@@ -118,7 +118,7 @@ class ABMCTSM(AdaptiveBranching):
         Inoue et al. 2025, Wider or Deeper?, arXiv:2503.04412, AB-MCTS-M. The priors are those of the package
         treequest 0.3, which differs in three steps: it samples the posterior by NUTS; it leaves out children
         below which three of four scores are equal (`enable_pruning`); and of several models it chooses one as
-        if none had made a thought yet, because it looks for their names among numbers.
+        if none had made a thought yet, because it looks for the models' names among integer codes.
     """
 
     kind: ClassVar[str] = "ab_mcts_m"

@@ -1,5 +1,5 @@
-"""The base of both AB-MCTS searches: the scores of their arms, the choice between the members of a mixture by
-Thompson sampling (which model makes the next thought), and the loop that adds one thought.
+"""The base of both AB-MCTS searches: the scores of their bandit arms, the choice of a member of a `Mixture`
+by Thompson sampling (which model makes the next thought), and the loop that adds one thought per iteration.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Posterior:
-    """The scores of one arm, and the posterior that follows from them."""
+    """The scores of one bandit arm, and the posterior of its mean score given them."""
 
     def __init__(self) -> None:
         self.count, self.total, self.squares = 0, 0.0, 0.0
-        self.known: dict[str, float] | None = None  # the parameters, until the next score
+        self.known: dict[str, float] | None = None  # cached parameters; `observe` clears them
 
     def observe(self, score: float, times: int = 1) -> None:
         """Add a score, or remove it with `times=-1`."""
@@ -35,24 +35,24 @@ class Posterior:
         self.known = None
 
     def parameters(self) -> dict[str, float]:
-        """The parameters of the posterior."""
+        """The parameters of the posterior, cached until a score is added or removed."""
         if self.known is None:
             self.known = self.update()
         return self.known
 
     def update(self) -> dict[str, float]:
-        """The parameters of the posterior, from the scores."""
+        """Compute the parameters of the posterior from the scores."""
         raise NotImplementedError
 
     def draw(self, random: Random) -> float:
-        """A draw of the mean."""
+        """Draw a mean score from the posterior."""
         raise NotImplementedError
 
 
 class Members:
-    """The members of the proposer, each with the scores of the thoughts that it made anywhere in the tree.
+    """The members of the proposer, and the scores of the thoughts that each has made anywhere in the tree.
 
-    A proposer that is not a mixture is its only member, and nothing is drawn for it.
+    A proposer that is not a `Mixture` is its only member, so that there is nothing to choose.
 
     References:
         Inoue et al. 2025, arXiv:2503.04412, Multi-LLM AB-MCTS; treequest 0.3, the strategy
@@ -71,7 +71,7 @@ class Members:
     ) -> Proposer | None:
         """Return the member with the highest draw, and add the draws to `terms`, the recorded reasons.
 
-        `None` is the proposer of the search, if it is the only member.
+        Returns `None`, which means the proposer of the search, if there is only one member.
         """
         if len(self.proposers) == 1:
             return None
@@ -99,17 +99,17 @@ class Members:
 
 
 Selected: TypeAlias = tuple[str, dict[str, dict[str, Any]]]
-"""The thought that gets a child, and by thought the draws of the choices on the way to it."""
+"""The id of the thought that gets a child, and the draws at each thought on the way to it, by id."""
 
 
 class Arms:
-    """The arms of one run.
+    """The bandit arms of one run, by the id of a thought.
 
     Attributes:
         generate: Scores of the children of each thought (the GEN node).
         proceed: Scores of the thoughts below these children (the CONT node).
-        child: The score of each thought, and the scores below it.
-        children: The children of each thought that its CONT node chooses among, with their arms.
+        child: Scores of each thought and of all thoughts below it.
+        children: The children of each thought that its CONT node chooses among, with their `child` arms.
     """
 
     def __init__(self, state: SearchState, posterior: Callable[[], Posterior]) -> None:
@@ -120,7 +120,8 @@ class Arms:
         self.children: dict[str, list[tuple[Node, Posterior]]] = defaultdict(list)
 
     def back_up(self, id: str, rank: float, times: int = 1) -> None:
-        """Add the score of a thought to the arms that lead to it: GEN at its parent, CONT further above."""
+        """Add the score of a thought to the arms that lead to it: GEN at its parent, CONT at the other
+        ancestors."""
         score, path = max(rank, 0.0), [node.id for node in self.state.tree.path(id)]
         self.generate[path[-2]].observe(score, times)
         self.child[id].observe(score, times)
@@ -145,7 +146,7 @@ class AdaptiveBranching(Search):
     scale: ClassVar[str] = "iterations"
 
     iterations: Count = 30
-    """Thoughts that the search adds."""
+    """Iterations, each of which adds one thought."""
 
     @abstractmethod
     def arm(self) -> Posterior:
@@ -181,7 +182,7 @@ class AdaptiveBranching(Search):
 
 
 def update(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the scores of new thoughts. `children` may be expanded; the others of `fresh` were dropped."""
+    """Back up the scores of new thoughts. Those of `fresh` that are not in `children` were dropped."""
     for node in map(state.tree.__getitem__, state.open(children)):
         arms.children[node.parent or state.root].append((node, arms.child[node.id]))
     for id in dict.fromkeys([*children, *fresh]):

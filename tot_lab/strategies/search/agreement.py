@@ -1,4 +1,4 @@
-"""Scores by consistency: how many samples of a step agree with it."""
+"""Scores by consistency: how many of the sampled siblings of a thought agree with it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from tot_lab.strategies.search.sampling import Place, Sampler, emit_as_list, no_
 
 
 class Agreement(Evaluator):
-    """Scores each thought by the share of the samples at its parent that agree with it, itself included. It
-    makes no calls.
+    """Scores each thought by the share of all sampled children of its parent that agree with it, the thought
+    itself included. This evaluator makes no calls.
 
-    Finished paths agree if the domain says that their answers are the same, other paths if it says that they
-    reach the same state. If it knows no states, their last steps must be the same text, ignoring case and
-    spacing. `raw` is the number of samples that agree. A lone sample has no score, and a note `score.missing`
-    says so. If a thought is expanded again, its earlier children count as samples and keep their scores.
+    Finished paths agree if the domain says that their answers are the same. Other paths agree if they reach
+    the same state of the domain, or in a domain without states if the texts of their last steps are equal,
+    ignoring case and spacing. `raw` is the number of samples that agree. A single sample has no score, and a
+    note `score.missing` says so. If a thought is expanded again, its earlier children count as samples and
+    keep their scores.
 
     Children must be independent samples (`Sample`, `Continue`): a list of different proposals never agrees.
 

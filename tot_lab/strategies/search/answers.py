@@ -16,36 +16,36 @@ class AnswerRule(Part):
     """Chooses the answer of a finished search.
 
     If a budget ends the search before any score arrived, the first of the deepest unscored thoughts is the
-    answer, without a score. Thoughts whose path holds an answer take precedence. A search that returns its
-    answer itself (A*, Levin) needs the rule only if it is stopped before it has one.
+    answer, without a score. Thoughts whose path contains an answer take precedence. A search that returns its
+    answer itself (A*, Levin) needs the rule only if it is stopped before it has an answer.
     """
 
     kind: ClassVar[str] = ""
     any_text: ClassVar[bool] = True
-    """Whether the text of a thought counts as the answer if its path holds none."""
+    """Whether the text of a thought counts as the answer if the domain reads no answer from its path."""
 
     top_k: Count = 3
-    """Leaves that are ranked in the result."""
+    """The most leaves listed in the result, best first."""
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
         """The thoughts that may be the answer, in order of preference.
 
         Args:
-            nodes: All thoughts that are neither failed nor duplicates, in order of proposal.
-            leaves: Those without children, by score, then depth, then id. A leaf that the search
-                holds several times (`SearchState.copies`) is listed as often.
+            nodes: The thoughts to choose from, which are neither failed nor duplicates; see `candidates`.
+            leaves: Those with a finished path, or if there are none those without children, by score, then
+                depth, then id. A leaf is repeated for each of its `SearchState.copies`.
         """
-        raise NotImplementedError(f"the answer rule {self.kind!r} has no order")
+        raise NotImplementedError(f"the answer rule {self.kind!r} does not define `order`")
 
     def choose(
         self, task: Task, tree: Tree, nodes: Sequence[Node], leaves: Sequence[Node]
     ) -> tuple[str, Node | None]:
-        """The answer and the thought that holds it, or "" and `None`."""
+        """The answer and the thought that gives it, or "" and `None` if there is no answer."""
         return first_answer(task, tree, self.order(nodes, leaves), any_text=self.any_text)
 
 
 class BestPath(AnswerRule):
-    """The best-scored thought whose path holds an answer. Ties go to the first proposed."""
+    """The best-scored thought whose path contains an answer. Ties go to the first proposed."""
 
     any_text: ClassVar[bool] = False
 
@@ -56,7 +56,7 @@ class BestPath(AnswerRule):
 class Best(AnswerRule):
     """The best-scored thought anywhere in the tree. Ties go to the first proposed.
 
-    With `evaluate=RewardModel()` it is best of N by reward.
+    With `evaluate=RewardModel()` and `stop=Stop(depth=1)`, this is best of N by reward.
     """
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
@@ -82,7 +82,7 @@ def candidates(sound: Sequence[Node], finished: Collection[str]) -> tuple[Sequen
 
     Args:
         sound: The thoughts that are neither failed nor duplicates.
-        finished: Ids of thoughts whose path is finished. A pruned thought counts only if all are pruned.
+        finished: Ids of thoughts whose path is finished. Pruned ones are used only if all are pruned.
     """
     chosen = [node for node in sound if node.id in finished]
     chosen = [node for node in chosen if node.state != "pruned"] or chosen
@@ -92,7 +92,8 @@ def candidates(sound: Sequence[Node], finished: Collection[str]) -> tuple[Sequen
 
 
 def finished_answer(task: Task, path: Path) -> str | None:
-    """The answer that `path` holds, `None` if it holds none or its domain calls it incomplete."""
+    """The answer that the domain reads from `path`. `None` if there is none, or if the domain calls the path
+    incomplete."""
     answer = task.domain.answer(task, path)
     return None if task.domain.complete(task, path) is False else answer
 
@@ -104,10 +105,10 @@ def finished(task: Task, tree: Tree, leaves: Iterable[Node]) -> list[tuple[str, 
 
 
 def first_answer(task: Task, tree: Tree, nodes: Iterable[Node], *, any_text: bool) -> tuple[str, Node | None]:
-    """The answer of the first of `nodes` whose path holds one, and that thought.
+    """The answer of the first of `nodes` whose path contains one, and that thought; or "" and `None`.
 
     Args:
-        any_text: Whether the text of a thought counts as the answer if its path holds none.
+        any_text: Whether the text of a thought counts as the answer if its path contains none.
     """
     for node in nodes:
         held = task.domain.answer(task, tree.texts(node.id))

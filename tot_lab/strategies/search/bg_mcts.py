@@ -25,7 +25,7 @@ class Findings(Statistics):
         depths: Sum of the depths of the thoughts at and below each thought.
         answers: The number of finished thoughts, and the sum of their depths.
         deepest: The greatest depth so far.
-        families: The statistics of the children of each thought, kept until one is added or rescored.
+        families: The statistics of the children of each thought, cached until a score changes.
     """
 
     def __init__(self, state: SearchState) -> None:
@@ -67,9 +67,9 @@ class Family:
     """The scores of the children of one thought.
 
     Attributes:
-        mean: Their mean.
-        variance: Their variance.
-        priors: Those children that may be expanded, each with its share of a softmax of the scores.
+        mean: The mean of the scores.
+        variance: The variance of the scores.
+        priors: The children that may be expanded, each with its probability in a softmax of all scores.
     """
 
     def __init__(self, scores: dict[str, float], open: Iterable[Node]) -> None:
@@ -86,14 +86,14 @@ class BGMCTS(Search):
     """PUCT whose exploration fades as the budget is spent, while depth gains weight. At each thought, the
     best child competes with the expected value of a further child.
 
-    The share of the budget that is left is that of the scarcest limit (calls, tokens, USD or seconds), from
-    the start of the search on. Without a limit it stays 1. A thought without children gets as many as the
-    proposer makes, and a further pick adds one. Unreadable scores count as 0.
+    The remaining share of the budget is that of the scarcest limit (calls, tokens, USD or seconds), counted
+    from the start of the search. Without a limit it stays 1. The first pick of a thought adds as many
+    children as the proposer makes, and each further pick adds one. Unreadable scores count as 0.
 
     A pick takes time in proportion to the number of children of the thoughts that it passes.
 
-    The published code differs: it counts no visits of the question, so that nothing is explored there, and a
-    finished thought has the depth 0 and may be expanded.
+    The published code differs: it counts no visits of the root, so that its children get no exploration
+    term, and a finished thought has the depth 0 and may be expanded.
 
     References:
         Miyamoto et al. 2026, Aligning Tree-Search Policies with Fixed Token Budgets, arXiv:2602.09574,
@@ -108,10 +108,10 @@ class BGMCTS(Search):
     """Weight of the exploration term (`c` in the paper)."""
 
     completion: Weight = 1.0
-    """Weight of the depth of thoughts, relative to that of answers (κ)."""
+    """Weight κ of the completion bias: mean depth at and below a thought over mean depth of answers."""
 
     widening: Weight = 1.0
-    """Weight of the variance of the children in the value of a further one (λ)."""
+    """Weight λ of the variance of the children's scores in the value of a further child."""
 
     iterations: Count = 30
     """The most picks."""
@@ -177,7 +177,7 @@ def share_left(left: Budget, whole: Budget) -> float:
 
 
 def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the new thoughts. `children` may be expanded; the others of `fresh` were dropped."""
+    """Back up the new thoughts. Those of `fresh` that are not in `children` were dropped."""
     for id in state.open(children):
         findings.open.setdefault(state.tree[id].parent or state.root, []).append(id)
     for id in dict.fromkeys([*children, *fresh]):

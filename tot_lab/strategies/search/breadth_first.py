@@ -11,18 +11,18 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 class BreadthFirst(Search):
     """Expand one thought after the other, oldest first.
 
-    `BeamSearch` with the same `width` expands the same thoughts, a whole level per pick. The difference is
-    when a search stops: `stop.patience` counts single expansions here, and levels there.
+    `BeamSearch` with the same `width` expands the same thoughts, a whole level per pick. The searches differ
+    in when they stop: `stop.patience` counts single expansions here, and levels in `BeamSearch`.
 
     References:
-        Design M in docs/conformance.md (Jido AI), traversal `bfs`.
+        Design M of docs/conformance.md (Jido AI), traversal `bfs`. `make conformance` writes this page.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("bfs",)
     scale: ClassVar[str] = "width"
 
     width: Count | None = None
-    """Thoughts kept per level, once all of the level are known. `None` keeps all of them."""
+    """Thoughts kept per level, chosen when the level is complete. `None` keeps all of them."""
 
     def run(self, state: SearchState) -> Searching:
         level = [state.root]

@@ -1,4 +1,4 @@
-"""Step-wise generation: the model continues a reply that already holds the steps so far."""
+"""Step-wise generation: the model continues a reply that already contains the steps so far."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class Continue(Sample):
-    """One step per call: the request for the whole answer, a reply that holds the steps so far, and a stop
-    text that ends the next step.
+    """One step per call: the model continues its unfinished reply, which contains the steps so far, until a
+    stop sequence ends the next step.
 
-    The last message of the call is the unfinished reply (assistant prefill). The endpoint must continue it:
-    `tl.OpenAICompatible` asks its server to, DeepSeek does, and many hosted models refuse it.
+    The call is the prompt for the whole answer and, as last message, the unfinished reply (assistant
+    prefill). The endpoint must continue this message: `tl.OpenAICompatible` asks its server to do so,
+    DeepSeek does so, and many hosted models refuse such a call.
 
     A path is finished if the last line of its last step states an answer, or if the model ended its reply:
-    with its end-of-sequence token, where the server tells that from a stop text (vLLM, SGLang, llama.cpp), or
-    with an empty continuation, whose thought is empty. A domain with a `complete` of its own decides alone.
+    with its end-of-sequence token, if the server distinguishes it from a stop sequence (vLLM, SGLang,
+    llama.cpp), or with an empty continuation, which becomes an empty thought. In a domain with a `complete`
+    of its own, only `complete` decides.
 
     References:
         Snell et al. 2024, Scaling LLM Test-Time Compute, arXiv:2408.03314, section 5 (search by steps against
@@ -34,31 +36,31 @@ class Continue(Sample):
     """
 
     separator: _Text | Annotated[tuple[_Text, ...], Field(strict=False, min_length=1)] = "\n\n"
-    """The text between steps, or several such texts. Each ends a call and is no part of the thoughts. The
-    first one joins the steps."""
+    """The text between steps, or several such texts. Each is a stop sequence and not part of the thoughts.
+    The first one joins the steps in the unfinished reply."""
 
     tag: str = ""
-    """Text that begins each step, with `{n}` for its number, such as `## Step {n}:`. The tag of the next step
-    then ends a call in place of `separator`, which only joins the steps."""
+    """Text that begins each step, with `{n}` for its number, such as `## Step {n}:`. The stop sequence is
+    then the next step's tag instead of `separator`, which only joins the steps. "" means no tag."""
 
     tokens_per_step: Count | None = None
     """Tokens of a step. If it is set, a step ends only after that many tokens, the steps are joined without a
-    separator, and answers are read in the joined text."""
+    separator, and answers are read in the joined text. `None` means that a stop sequence ends a step."""
 
     prefill: str = ""
     """Text with which every reply begins, before the first step."""
 
     temperatures: Annotated[tuple[Annotated[float, Field(ge=0, le=2)], ...], Field(strict=False)] = ()
-    """Sampling temperatures of the first step, the second, and so on. The last one holds for all further
+    """Sampling temperatures of the first step, the second, and so on. The last one applies to all further
     steps. Empty means `temperature` for all."""
 
     finish: bool = False
-    """Whether the best path is completed by one further call without a stop text, if the search ends without
-    a finished path. It is not if a budget or `stop.nodes` leaves no room for the call."""
+    """Whether one further call without a stop sequence completes the best path if the search ends without a
+    finished path. No such call is made if a budget or `stop.nodes` is used up."""
 
     options: dict[str, Any] = {}
-    """Further settings of calls that continue a reply, under the names of the endpoint. vLLM through litellm
-    needs `{"continue_final_message": True, "add_generation_prompt": False}`."""
+    """Further request parameters of calls that continue a reply, as the endpoint names them. vLLM through
+    litellm needs `{"continue_final_message": True, "add_generation_prompt": False}`."""
 
     @field_validator("tag")
     @classmethod
@@ -70,7 +72,10 @@ class Continue(Sample):
     @model_validator(mode="after")
     def _has_one_end_of_step(self) -> Self:
         if self.tag and self.tokens_per_step is not None:
-            raise ValueError("tag and tokens_per_step both end a step: set one of them.")
+            raise ValueError(
+                f"tag and tokens_per_step both end a step: got {self.tag!r} and {self.tokens_per_step}. Set "
+                "one of them."
+            )
         return self
 
     @property
@@ -102,7 +107,7 @@ class Continue(Sample):
         return msgspec.structs.replace(call, messages=messages, options=options)
 
     def _stops(self, depth: int) -> tuple[str, ...]:
-        """The texts that end the step after `depth` others."""
+        """The stop sequences of the step that follows `depth` others."""
         if self.tokens_per_step is not None:
             return ()
         if self.tag:
@@ -116,7 +121,7 @@ class Continue(Sample):
         return self.tag.replace("{n}", str(depth + 1))
 
     def _begun(self, path: Path) -> str:
-        """The reply so far."""
+        """The unfinished reply that the model continues."""
         if self.tokens_per_step is not None:
             return self.prefill + "".join(path)
         joint = self.separator if isinstance(self.separator, str) else self.separator[0]
@@ -127,7 +132,7 @@ class Continue(Sample):
 
     def _step(self, task: Task, path: Path, reply: Reply) -> tuple[str | None, str]:
         text, is_whole = reply.text, True
-        for stop in self._stops(len(path)):  # an endpoint may ignore stop texts
+        for stop in self._stops(len(path)):  # an endpoint may ignore stop sequences
             text, found, _ = text.partition(stop)
             is_whole = is_whole and not found
         is_empty = not text.strip()
@@ -136,7 +141,7 @@ class Continue(Sample):
             if self.tokens_per_step is not None:  # a step of line breaks alone is continued, too
                 return text or None, "open"
             return step if not is_empty else None, "cut"
-        tells = reply.ended if self._stops(len(path)) else True  # without stop texts, the model ends it
+        tells = reply.ended if self._stops(len(path)) else True  # else no stop sequence ended it
         ends = is_whole and reply.finish_reason in (None, "stop") and (tells or (tells is None and is_empty))
         if is_empty and not (ends and path and task.domain.is_text):
             return None, ""
@@ -144,7 +149,7 @@ class Continue(Sample):
 
 
 class _ToTheEnd(Continue):
-    """Writes the rest of a path."""
+    """Writes the rest of a path in one call, without stop sequences."""
 
     def _stops(self, depth: int) -> tuple[str, ...]:
         return ()

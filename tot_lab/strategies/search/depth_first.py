@@ -21,7 +21,8 @@ class DepthFirst(Search):
     """Children kept per thought. `None` keeps all of them."""
 
     prune_below: Unit = 0.0
-    """A thought with a lower score is not expanded when its turn comes (`v_thres` in the paper)."""
+    """A thought with a lower score is pruned instead of expanded (`v_thres` in the paper). A thought without
+    a readable score is expanded."""
 
     def run(self, state: SearchState) -> Searching:
         stack = [state.root]

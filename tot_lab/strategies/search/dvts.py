@@ -12,8 +12,8 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 class DVTS(Search):
     """Diverse verifier tree search (DVTS): each of N / M independent subtrees continues its best step.
 
-    N / M is `subtrees`, M is `count`. The first N steps are divided among the subtrees in the order of their
-    numbers. A subtree ends when its best step finishes the path.
+    N / M is `subtrees`, M is `count`. The N first steps are divided among the subtrees in the order of
+    proposal. A subtree ends when its best step finishes the path.
 
     The published code differs: it drops a subtree that gets fewer than M steps, and it returns all M steps of
     a subtree's last level, finished or not. Here a subtree continues with the steps that it gets, and the
@@ -30,7 +30,7 @@ class DVTS(Search):
     """Independent subtrees: N / M."""
 
     count: Count = 4
-    """Next steps proposed in each: M."""
+    """Next steps proposed in each subtree per level: M."""
 
     def run(self, state: SearchState) -> Searching:
         subtree: dict[str, int] = {}

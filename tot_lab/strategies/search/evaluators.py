@@ -1,8 +1,9 @@
 """Evaluators: how thoughts are scored.
 
-`compares` says what one evaluation compares: nothing (each thought is scored by itself, or by the reply that
-it was read from), the children of one parent, or all children of one pick. An evaluator implements the one
-method for its case. A score that cannot be read is `None`, never an invented number.
+`compares` says what one evaluation covers: one thought (`nothing`, or `reply` if the score comes from the
+reply that the thought was read from), the children of one parent (`siblings`), or all children of one pick
+(`pick`). An evaluator implements the one method for its case. A score that cannot be read is `None`, never an
+invented number.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Evaluator(Part):
     kind: ClassVar[str] = ""
     setting_aliases: ClassVar[Mapping[str, str | Alias]] = OF_THE_STRATEGY
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "nothing"
-    """The thoughts that one evaluation compares. It decides which of the four `score_…` methods is called."""
+    """What one evaluation covers (see the module), and thus which of the four `score_…` methods is called."""
 
     judges_answers: ClassVar[bool] = False
     """Whether the highest score means that the path answers the problem, and not only that its steps are
@@ -71,7 +72,8 @@ class Evaluator(Part):
         return super()._short_form(value)
 
     def for_thoughts_of(self, propose: Any) -> Self:
-        """This evaluator, for thoughts made by `propose`. `Rollout` continues them with that proposer."""
+        """Return this evaluator, adapted to thoughts made by `propose`. `Rollout` also continues them with
+        `propose`."""
         return self
 
     def calls_per_thought(self, task: Task) -> int:
@@ -88,42 +90,44 @@ class Evaluator(Part):
 
     def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
         """Score the thought `id`, the last of `path`."""
-        raise NotImplementedError(f"the evaluator {self.kind!r} has no score_thought")
+        raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_thought`")
 
     def score_reply(self, id: str, reply: Reply | None) -> Thinking[list[Event]]:
         """Score the thought `id` by the reply that it was read from.
 
-        `None` means that it shares its reply with others, or that a person has changed it.
+        `reply` is `None` if several thoughts were read from one reply, or if a person has changed this
+        thought.
         """
-        raise NotImplementedError(f"the evaluator {self.kind!r} has no score_reply")
+        raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_reply`")
 
     def score_siblings(
         self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
     ) -> Thinking[list[Event]]:
-        """Score `thoughts`, the new children at `place`."""
-        raise NotImplementedError(f"the evaluator {self.kind!r} has no score_siblings")
+        """Score `thoughts`, the new children of `place.node`."""
+        raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_siblings`")
 
     def score_pick(
         self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
     ) -> Thinking[list[Event]]:
-        """Score `candidates`, the id and the path of each new child; `place` is the first one's parent."""
-        raise NotImplementedError(f"the evaluator {self.kind!r} has no score_pick")
+        """Score `candidates`, the id and the path of each new child. `place.node` is the parent of the
+        first."""
+        raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_pick`")
 
 
 class _Sampled(Evaluator):
-    """An evaluator that takes several samples of its prompt."""
+    """An evaluator that can sample several replies to its prompt."""
 
     judges_answers: ClassVar[bool] = True
 
     samples: Count = 1
-    """Samples of the prompt."""
+    """Replies sampled for each evaluation."""
 
     max_parse_retries: Retries = 0
-    """Further samples for replies that cannot be read, per evaluation."""
+    """The most further samples per evaluation, one for each reply that cannot be read."""
 
     @property
     def max_calls(self) -> int:
-        """Calls of one evaluation, at most."""
+        """The most calls of one evaluation."""
         return self.samples + self.max_parse_retries
 
     def _read(
@@ -137,7 +141,7 @@ class _Sampled(Evaluator):
     ) -> Thinking[tuple[list[T | None], str | None]]:
         """Read `samples` replies to one prompt, and retry those that cannot be read.
 
-        Returns the values that were read, and an error if no call was answered.
+        Returns the value of each sample (`None` if unreadable), and an error if all calls failed.
         """
         next_call = partial(_next_call, sampler, path, place, purpose, prompt)
         if self.max_calls == 1:
@@ -178,8 +182,8 @@ class _Templated(Evaluator):
 
     prompt: str | None = None
     """Template that replaces the domain's prompt, with `{problem}`, `{steps}` and `{candidate}`, or
-    `{candidates}` where several thoughts are compared. A text without any slot is the system text, and the
-    domain's prompt follows it."""
+    `{candidates}` where several thoughts are compared. A text without any slot is sent as the system message,
+    and the domain's prompt follows it."""
 
     @field_validator("prompt")
     @classmethod
@@ -198,10 +202,10 @@ class _Combined(_Sampled):
     def _combine(
         self, samples: Sequence[float | None], max_value: float
     ) -> tuple[float | None, float | None]:
-        """The score of several samples, and the combined value in the evaluator's own units.
+        """The score of several samples, and `raw`, the mean, sum or most frequent value itself.
 
-        The score is the share of the highest possible total, `max_value` for each sample: a sum lacks
-        the values that its unreadable samples would have added.
+        The score is `raw` divided by its highest possible value. For a sum that is `max_value` for each
+        sample, so unreadable samples lower the score.
         """
         read = [sample for sample in samples if sample is not None]
         if not read:
@@ -243,7 +247,8 @@ class Value(_Combined, _Templated):
 
 
 class Parts(_Combined):
-    """Scores each part of a thought's state alone, for domains with parts. The domain combines the verdicts.
+    """Scores each part of a thought's state alone, such as each clue of a crossword. The domain defines the
+    parts and combines their scores.
 
     References:
         Yao et al. 2023, section 4.3: each clue of a crossword is judged by itself.
@@ -257,7 +262,7 @@ class Parts(_Combined):
         prompts = dict.fromkeys(domain.part_prompts(task, path))
         if len(prompts) > (most := domain.max_parts(task)):
             name = type(domain).__name__
-            raise ValueError(f"{name} has {len(prompts)} parts at thought {id}; its max_parts says {most}")
+            raise ValueError(f"{name} has {len(prompts)} parts at thought {id}, its max_parts allows {most}.")
         reading = [
             self._read(sampler, path, Place(id, path), "part", Prompt(prompt), domain.read_part)
             for prompt in prompts
@@ -348,8 +353,9 @@ class Joint(_Combined, _Templated):
 class Logprob(_Templated):
     """Scores each thought alone by a single token: the probability of yes against no.
 
-    The score is the mean over the labels that the reply may begin with. In `raw`, the probability of all
-    other tokens counts as worth nothing. The model must report log-probabilities.
+    The score is the mean value of the domain's labels, such as yes (1) and no (0), weighted by their
+    probabilities. `raw` is the score times the probability that the token is one of the labels. The model
+    must report log-probabilities.
     """
 
     def calls_per_thought(self, task: Task) -> int:
@@ -414,7 +420,7 @@ class FunctionEvaluator(Evaluator):
             raise TypeError(f"evaluator {name!r} must return a list with one score per path: got {scores!r}.")
         if len(scores) != len(paths):
             raise ValueError(
-                f"evaluator {name!r} must return one score per path: got {len(scores)} for {len(paths)}"
+                f"evaluator {name!r} must return one score per path: got {len(scores)} for {len(paths)}."
             )
         return scores, None
 
@@ -429,8 +435,8 @@ class BatchEvaluator(FunctionEvaluator):
 
     `paths` are in the order of the children's ids. The function runs as one recorded call with the purpose
     `evaluate`. `TreeOfThoughts(evaluate=function)` makes a `BatchEvaluator` if the function has a parameter
-    named `paths`. It may be async. Other functions run in one thread, one call at a time in all runs of the
-    process, so that the event loop is not blocked and a model needs no lock.
+    named `paths`. It may be async. Functions that are not async run in one thread, one at a time in all runs
+    of the process, so that the event loop is not blocked and a model needs no lock.
     """
 
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "pick"
@@ -451,7 +457,7 @@ class BatchEvaluator(FunctionEvaluator):
 def _text(scores: Any) -> str:
     try:
         plain = [_plain(score) for score in scores]
-    except TypeError:  # not a list: an error of the run instead of a failed call
+    except TypeError:  # not a list: `_judged` raises, so that the run fails and not only this call
         plain = _plain(scores)
     return json.dumps(plain, default=repr)
 

@@ -1,7 +1,8 @@
 """The expansion of one thought: its new children, each with its score.
 
 An expansion has one parent, so expansions of different parents run concurrently and never wait for each
-other. Every event is both yielded and returned; the search adds it to its tree after the join.
+other. Every event is both yielded and returned. The search adds events to its tree when all expansions of a
+pick have ended.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def expand(
 ) -> Thinking[list[Event]]:
     """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks.
 
-    Their sample indices are reserved by this call, and not when the returned generator starts.
+    The sample indices of the built-in proposers are reserved by this call, and not when the returned
+    generator starts.
 
     Args:
         sampler: Makes the calls.
@@ -32,8 +34,8 @@ def expand(
         evaluate: Scores them.
         place: Where they are added.
         count: How many.
-        logprobs: Alternatives per token whose log-probabilities the search needs. The calls request at least
-            as many as the evaluator needs.
+        logprobs: Alternatives per token whose log-probabilities the search needs. The calls request the
+            larger of this number and the evaluator's.
         alternatives: How many of these alternatives the search reads (`Call.alternatives`).
     """
     evaluate = evaluate.for_thoughts_of(propose)

@@ -1,4 +1,4 @@
-"""The first answer that a search found."""
+"""Answer rule: the finished path that was proposed first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tot_lab.strategies.search.answers import BestPath, finished
 class FirstComplete(BestPath):
     """The answer of the finished path that was proposed first, whatever its score.
 
-    Which paths are finished is as in `MajorityVote`. If none is, the answer is that of `BestPath`.
+    Paths count as finished as in `MajorityVote`. If no path is finished, the answer is that of `BestPath`.
     """
 
     def choose(

@@ -26,18 +26,18 @@ class Frontier:
         heapq.heappush(self._heap, (self.key(id), id))
 
     def pop(self) -> str:
-        """Remove and return the first thought."""
+        """Remove and return the thought with the smallest key."""
         return heapq.heappop(self._heap)[1]
 
     def trim(self, width: int) -> list[str]:
-        """Remove and return all but the first `width` thoughts."""
+        """Remove and return all but the `width` thoughts with the smallest keys."""
         self._heap.sort()
         rest = [id for _, id in self._heap[width:]]
         del self._heap[width:]
         return rest
 
     def reorder(self, ids: Iterable[str] | None = None) -> None:
-        """Compute all keys again. `ids` replace the thoughts of the frontier."""
+        """Compute all keys again. If `ids` is given, it replaces the thoughts of the frontier."""
         ids = [id for _, id in self._heap] if ids is None else ids
         self._heap = [(self.key(id), id) for id in ids]
         heapq.heapify(self._heap)

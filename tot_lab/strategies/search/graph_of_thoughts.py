@@ -15,8 +15,8 @@ from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
 Groups: TypeAlias = list[list[str]]
-"""The thoughts that the next operation receives. A group holds those that one application of an operation
-made."""
+"""The thoughts that the next operation receives, grouped by the application of an operation that made
+them."""
 
 
 class Operation(BaseModel):
@@ -24,12 +24,12 @@ class Operation(BaseModel):
 
     - `generate`: `count` children of each thought. The children of one thought are a group.
     - `aggregate`: `count` thoughts made from all thoughts, or from each `size` of them in turn. They are
-      children of the first and name the others as sources. If the first can have no children, they are its
-      siblings.
+      children of the first of these and record the others as sources. If the first cannot be expanded, they
+      are its siblings.
     - `refine`: `count` rewritten versions of each thought, as siblings. A thought and its versions are a
       group.
-    - `keep`: the `count` best thoughts stay, or with `each` the `count` best of each group. Of equal scores,
-      the first stays.
+    - `keep`: all but the `count` best thoughts are pruned, or with `each` all but the `count` best of each
+      group. Of equal scores, the first stays.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -44,7 +44,7 @@ class Operation(BaseModel):
     """Thoughts in each aggregate. `None` means all."""
 
     each: bool = False
-    """Whether `keep` compares the thoughts of each group alone."""
+    """Whether `keep` chooses within each group instead of among all thoughts."""
 
 
 GENERATE, KEEP = Operation(do="generate", count=3), Operation(do="keep", count=3)
@@ -53,14 +53,14 @@ BEST = Operation(do="keep")
 
 
 class GraphOfThoughts(Search):
-    """Carries out `operations` one after the other. Each receives the thoughts that the one before left.
+    """Carries out `operations` one after the other. Each receives the thoughts of the previous operation.
 
-    Thoughts that can have no children pass `generate` unchanged. Every thought is scored when it is made.
-    The answer rule chooses among all thoughts, those not kept included.
+    `generate` passes on thoughts that cannot be expanded. Every thought is scored when it is made. The answer
+    rule may also choose a thought that was not kept (in a domain of text, only if no kept path is finished).
 
-    The operations of the published package that are applied here are Generate, Aggregate, Improve and
-    KeepBestN; Score follows each of the first three. Improve drops the thought that it improves, and `refine`
-    keeps it as a candidate.
+    The operations correspond to Generate, Aggregate, Improve and KeepBestN of the published package; its
+    Score follows each of the first three. Improve drops the thought that it improves, and `refine` keeps it
+    as a candidate.
 
     References:
         Besta et al. 2024, Graph of Thoughts, arXiv:2308.09687, section 3.2 (transformations) and section 4
@@ -113,14 +113,14 @@ Operating: TypeAlias = Generator[Pick | ThinkingStep, Any, Groups]
 
 
 def generate(state: SearchState, operation: Operation, groups: Groups) -> Operating:
-    """Give each thought children. Thoughts that can have none stay."""
+    """Give each thought children. Thoughts that cannot be expanded stay in the result."""
     thoughts = flat(groups)
     unchanged = [[id] for id in thoughts if id in state.closed]
     return unchanged + (yield from grow(state, operation, [(id,) for id in state.open(thoughts)]))
 
 
 def aggregate(state: SearchState, operation: Operation, groups: Groups) -> Operating:
-    """Combine the thoughts of each slice into new ones."""
+    """Combine the thoughts of each slice of `size` into new ones."""
     thoughts = flat(groups)
     size = operation.size or max(len(thoughts), 1)
     parts = [thoughts[start : start + size] for start in range(0, len(thoughts), size)]
@@ -143,7 +143,7 @@ def refine(state: SearchState, operation: Operation, groups: Groups) -> Operatin
 
 
 def keep(state: SearchState, operation: Operation, groups: Groups) -> Operating:
-    """Prune all but the best thoughts, of each group or of all."""
+    """Prune all but the `count` best thoughts of each group, or of all groups together."""
     kept: Groups = []
     for group in groups if operation.each else [flat(groups)]:
         kept.append((yield from state.keep_best(group, operation.count)))
@@ -159,9 +159,10 @@ def grow(
     parts: Sequence[tuple[str, ...]],
     proposer: Proposer | None = None,
 ) -> Operating:
-    """Expand `parts` in order. Consecutive parts below different thoughts are expanded concurrently.
+    """Expand `parts`, the parents of picks, in order. Consecutive ones with different first ids are expanded
+    concurrently.
 
-    Returns the children of each.
+    Returns the children of each part.
     """
     made: Groups = []
     waiting = deque(parts)

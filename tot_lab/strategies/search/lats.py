@@ -21,14 +21,14 @@ from tot_lab.strategies.search.searches import (
 from tot_lab.strategies.search.statistics import Statistics
 
 SOLVED = 1.0
-"""The reward of a path that did not fail."""
+"""The reward of a success. A lower reward is a failure."""
 
 
 class Trajectories(Statistics):
     """The values of thoughts: the score of each, and the rewards of the trajectories through it.
 
     Attributes:
-        rewards: The rewards of finished paths.
+        rewards: The rewards of finished paths, by the id of the last thought.
     """
 
     def __init__(self, state: SearchState) -> None:
@@ -51,19 +51,19 @@ class Trajectories(Statistics):
 
 
 class LATS(Search):
-    """Follow UCT from the question to the end of a path, expanding on the way, and back up the reward of the
+    """Follow UCT from the root to the end of a path, expanding on the way, and back up the reward of the
     path. After a failure, which is a reward below 1, ask for a reflection that all later prompts show.
 
     The value of a thought is the mean of its score and the rewards of the trajectories through it. The
     reward is the score of the last thought, by the domain or the evaluator: 0 if it is unreadable, or if the
     domain says that the path is incomplete. A finished path is not followed again. With
-    `propose=tl.WithTools()`, thoughts rest on observations.
+    `propose=tl.WithTools()`, the model calls tools before it states a thought.
 
     The published code differs: where a child is finished, values are assigned to the wrong siblings, and UCT
     divides mean values by the visits once more.
 
     References:
-        Zhou et al. 2023, Language Agent Tree Search, arXiv:2310.04406, section 4. The rule was taken from the
+        Zhou et al. 2023, Language Agent Tree Search, arXiv:2310.04406, section 4. The algorithm follows the
         authors' code and summaries of the paper.
     """
 
@@ -74,7 +74,7 @@ class LATS(Search):
     """The exploration weight of UCT."""
 
     iterations: Count = 10
-    """Trajectories."""
+    """The most trajectories."""
 
     reflections: Annotated[int, Field(ge=0)] = 3
     """The most reflections. Each is one call."""
@@ -115,7 +115,7 @@ class LATS(Search):
 
 
 def expand(state: SearchState, statistics: Statistics, parent: str, children: Sequence[str]) -> None:
-    """Give new thoughts their scores as first values."""
+    """Add new thoughts: the first value of each is its score, and each is open for selection."""
     statistics.open[parent] = []
     families: dict[str, list[str]] = {}
     for id in children:
@@ -126,14 +126,14 @@ def expand(state: SearchState, statistics: Statistics, parent: str, children: Se
 
 
 def followable(state: SearchState, statistics: Statistics, id: str) -> list[str]:
-    """The children of a thought that have something left to find and were not pruned."""
+    """The children of a thought that can still be followed: neither exhausted nor pruned."""
     left = [child for child in statistics.open[id] if state.tree[child].state != "pruned"]
     statistics.open[id] = left
     return left
 
 
 def reward_of(state: SearchState, id: str) -> float:
-    """The reward of the path that ends with `id`: 0 if nothing could follow it although it is incomplete."""
+    """The reward of the path that ends with `id`: its score, or 0 if the path is unfinished or incomplete."""
     if id not in state.closed or state.complete(id) is False:
         return 0.0
     return max(state.tree[id].rank, 0.0)
@@ -155,6 +155,6 @@ def reflect(state: SearchState, id: str, reward: float) -> Generator[ThinkingSte
 
 
 def as_context(lessons: Sequence[str]) -> list[str]:
-    """The section about the reflections so far."""
+    """The prompt section that lists the reflections so far, in a list. Empty if there are none."""
     listed = "\n".join(f"{k}. {text}" for k, text in enumerate(lessons, 1))
     return [f"Earlier attempts at this very task failed. Reflections on them:\n{listed}"] if lessons else []

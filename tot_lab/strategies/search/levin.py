@@ -11,17 +11,17 @@ from tot_lab.strategies.search.searches import SearchState
 
 
 class Levin(CheapestFirst):
-    """Expands the thought with the smallest d/π: thoughts on its path, the root included, divided by the
-    probability of the path.
+    """Expands the thought with the smallest d/π: the number of thoughts on its path, the root included,
+    divided by the probability of the path.
 
-    The scores are the policy: the probability of a thought given its parent is its share of the scores of its
-    siblings, and equal shares if no score is above 0. An unreadable score counts as 0, and a thought with
-    probability 0 is not expanded. With `evaluate=tl.evaluators.Likelihood()`, the policy is that of the model
-    that proposes, as in the paper.
+    The scores are the policy: the probability of a thought given its parent is its score divided by the sum
+    over all siblings, or equal for all if no score is above 0. An unreadable score counts as 0, and a thought
+    with probability 0 is not expanded. With `evaluate=tl.evaluators.Likelihood()`, the policy is that of the
+    model that proposes, as in the paper.
 
-    The search ends when a complete thought is the cheapest; this thought is the answer. It is reached after
-    at most d/π thoughts, itself included, where d/π may be that of any complete thought of the tree. This
-    needs `stop=Stop(solved=None)`. Of equal costs, the older thought comes first.
+    The search ends when a complete thought has the smallest d/π; this thought is the answer. The d/π of any
+    complete thought of the tree bounds the number of thoughts taken from the frontier until then, the answer
+    included. The bound needs `stop=Stop(solved=None)`. Of equal d/π, the older thought comes first.
 
     References:
         Orseau, Lelis, Lattimore & Weber 2018, Single-Agent Policy Tree Search With Guarantees,

@@ -1,4 +1,4 @@
-"""Scores by the probability that the proposing model gave its own words."""
+"""Scores by the probability that the proposing model gave to its tokens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tot_lab.strategies.search.sampling import emit_as_list, no_score
 
 
 class Likelihood(Evaluator):
-    """Scores each thought by the probability of its tokens when it was proposed. It makes no calls.
+    """Scores each thought by the probability of its tokens when it was proposed, without further calls.
 
     The model must report log-probabilities, and the proposer must make one thought per reply (`Sample`,
     `Continue`). Otherwise there is no score, and a note `score.missing` says why. `raw` is the

@@ -1,4 +1,4 @@
-"""An answer by majority: finished paths vote."""
+"""Answer rule: a majority vote of the finished paths."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tot_lab.strategies.search.answers import BestPath, finished
 class MajorityVote(BestPath):
     """The most frequent answer of the finished paths, from the best-scored thought that gives it.
 
-    A leaf votes if its path holds an answer, its domain does not call the path incomplete, and the search did
-    not prune it. A finished particle of `ParticleFilter` votes once per copy. The domain decides which
+    A leaf votes if its path contains an answer, the domain does not call the path incomplete, and the leaf is
+    not pruned. A finished particle of `ParticleFilter` votes once per copy. The domain decides which
     answers count as the same. Of answers with equally many votes, the one with the best-scored thought wins.
     If no path is finished, the answer is that of `BestPath`.
 
@@ -30,12 +30,12 @@ class MajorityVote(BestPath):
     """
 
     weighted: bool = False
-    """Whether each vote counts as much as the score of its thought. An unreadable score counts as 0. If no
-    score is above 0, each vote counts the same."""
+    """Whether the weight of a vote is the score of its thought. An unreadable score counts as 0. If no score
+    is above 0, all votes have the same weight."""
 
     top: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of the finished paths that vote, those with the best scores. If it is below 1, unreadable scores
-    have no vote, unless no score is readable."""
+    """Fraction of the finished paths that vote, those with the best scores. If it is below 1, paths with an
+    unreadable score have no vote, unless no score is readable."""
 
     def choose(
         self, task: Task, tree: Tree, nodes: Sequence[Node], leaves: Sequence[Node]

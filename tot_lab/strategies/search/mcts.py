@@ -44,7 +44,7 @@ class MCTS(Search):
     """
 
     iterations: Count | None = None
-    """Picks after that of the root. `None` means until nothing is left to expand."""
+    """The most picks after the pick of the root. `None` means until nothing is left to expand."""
 
     batch: Count = 1
     """The most leaves expanded concurrently. A virtual loss makes them differ."""
@@ -103,7 +103,7 @@ def select_batch(
 
 
 def expand(state: SearchState, statistics: Statistics, parent: str, kept: Sequence[str]) -> None:
-    """Add the new children of `parent`: back up their values, and open those kept."""
+    """Back up the scores of the new children of `parent`, and open those in `kept` for selection."""
     for id in state.tree[parent].children:
         if id not in statistics.visits and (state.tree[id].by or id in kept):
             value = max(state.tree[id].rank, 0.0)
@@ -113,7 +113,7 @@ def expand(state: SearchState, statistics: Statistics, parent: str, kept: Sequen
 
 
 def _by_parent(state: SearchState, leaves: Iterable[str], children: Iterable[str]) -> dict[str, list[str]]:
-    """The new thoughts by parent: those below each leaf that was expanded, then those elsewhere."""
+    """The new thoughts by parent: those below each expanded leaf, then those a person added elsewhere."""
     groups: dict[str, list[str]] = {id: [] for id in leaves}
     for id in children:
         groups.setdefault(state.tree[id].parent or state.root, []).append(id)

@@ -19,11 +19,11 @@ Temperature = Annotated[float, Field(ge=0, le=2)]
 
 
 class Mixture(Around):
-    """Cycles through models and temperatures: sample k of a thought uses model and temperature k, counted in
-    a circle.
+    """Cycles through models and temperatures: sample k uses model k modulo the number of models, and
+    temperature k modulo the number of temperatures.
 
-    A search may also choose the member for each pick: `members` maps names to proposers, for `Pick([id], 1,
-    proposer=members[name])`. `ABMCTSA` and `ABMCTSM` choose by Thompson sampling.
+    A search may also choose the model and temperature of each pick: `members` maps names to proposers, for
+    `Pick([id], 1, proposer=members[name])`. `ABMCTSA` and `ABMCTSM` choose by Thompson sampling.
 
     References:
         Inoue et al. 2025, AB-MCTS, arXiv:2503.04412, section 3.5 (Multi-LLM AB-MCTS); Wang et al. 2024,
@@ -55,7 +55,7 @@ class Mixture(Around):
         return {member._name(): member for member in members}
 
     def _name(self) -> str:
-        """The models and temperatures."""
+        """The name of a member in `members`, such as `small, temperature 0.7`."""
         names = [*self.models, *(f"temperature {each:g}" for each in self.temperatures)]
         return ", ".join(names) or self.kind
 
@@ -73,5 +73,5 @@ class Mixture(Around):
 
 
 def _at(values: tuple[T, ...], index: int) -> tuple[T, ...]:
-    """The value at `index`, counted in a circle. Empty if there are no values."""
+    """The value at `index` modulo the number of values, as a tuple. Empty if there are no values."""
     return (values[index % len(values)],) if values else ()

@@ -24,13 +24,14 @@ class MUR(Search):
     is never replaced.
 
     The model must report log-probabilities, and the proposer must make one thought per reply (`Sample`,
-    `Continue`). A step without them is kept and leaves the momentum as it is; a note `score.missing` says so.
-    The evaluator scores every step, also those that are not compared with others. A finished path is the
-    answer. If `stop.depth` ends the path, the answer rule decides.
+    `Continue`). A step without log-probabilities is kept and does not change the momentum; a note
+    `score.missing` says so.
+    The evaluator scores every step, also one that is not sampled again. A finished path is the answer. If
+    `stop.depth` ends the path, the answer rule decides.
 
     References:
         Yan et al. 2025, MUR: Momentum Uncertainty guided Reasoning, arXiv:2507.14958, with a scoring model
-        (guided search). The published code has a `gamma` of 0.8 there, and of 0.9 with its other methods.
+        (guided search). In the published code, `gamma` is 0.8 for this method and 0.9 for its other methods.
     """
 
     kind: ClassVar[str] = "mur"
@@ -84,7 +85,7 @@ def sampled_again(
 ) -> Searching:
     """Sample `count` further children of `parent` in place of `steps`. Returns the steps that remain.
 
-    Thoughts that a person has added remain, and `steps` do if no further sample succeeds.
+    Thoughts that a person has added remain, and all of `steps` remain if no further sample succeeds.
     """
     further = yield Pick([parent], count, why={parent: why})
     if not further:

@@ -20,15 +20,15 @@ CLIP = 1e-7
 class ParticleFilter(Search):
     """Particle filtering: after each step, all particles are drawn anew in proportion to their weights.
 
-    A particle is a path, known by its last thought. The weights are a softmax of the log-odds of the scores,
-    so each is proportional to score / (1 - score). An unfinished thought that is drawn k times is expanded
-    into k children, and one that is not drawn is pruned. Finished particles stay in the population: they
-    weigh as much as before, and each draw of one is a copy. The search ends when all particles are finished.
+    A particle is a path, identified by its last thought. The weights are a softmax of the log-odds of the
+    scores, so each is proportional to score / (1 - score). An unfinished thought that is drawn k times is
+    expanded into k children, and one that is not drawn is pruned. Finished particles stay in the population:
+    they keep their weight, and each draw of one is a copy. The search ends when all particles are finished.
 
-    Children must be independent samples (`Sample`). An unreadable score counts as a reward of 0. Of the
-    answer rules, `MajorityVote` sees only the particles at the end, a copied particle as often as the
-    population holds it; all other rules see all thoughts. A note `tot.particles` records the population. If
-    the search is stopped before its end, each thought has one vote.
+    Children must be independent samples (`Sample`). An unreadable score counts as a reward of 0. In
+    `MajorityVote`, a finished particle has one vote for each of its copies at the end; other answer rules
+    ignore copies. A note `tot.particles` records the final population. If the search is stopped before its
+    end, each thought has one vote.
 
     References:
         Puri et al. 2025, arXiv:2502.01618, Algorithm 1. The package its-hub 1.2 differs in one step: it draws
@@ -38,7 +38,7 @@ class ParticleFilter(Search):
     scale: ClassVar[str] = "particles"
 
     particles: Count = 4
-    """Particles of each step."""
+    """The number of particles."""
 
     def run(self, state: SearchState) -> Searching:
         random = yield state.random_numbers()
@@ -62,9 +62,9 @@ def filter_particles(
     Args:
         state: The search.
         random: Draws the particles.
-        count: Particles, without the reference.
-        reference: The thoughts of a path that is kept whatever is drawn. Its thought at the depth of the
-            particles takes part in each draw.
+        count: The number of particles, without the reference.
+        reference: The thoughts of a path that is retained even if it is not drawn. Its thought at the current
+            depth takes part in each draw.
     """
     particles: list[str] = yield Pick([state.root], count)
     depth = 1
@@ -78,7 +78,7 @@ def filter_particles(
         lost = dict.fromkeys(id for id in particles if id not in copies and id not in retained)
         yield from state.prune(lost, "not drawn")
         why = {id: {"weight": 0.0, "copies": copies[id]} for id in population}
-        for id, weight in zip(population, weights, strict=True):  # copies of a finished one add up
+        for id, weight in zip(population, weights, strict=True):  # copies add up
             why[id]["weight"] += weight / total
         parents = state.open(copies)
         counts = [copies[id] for id in parents]
@@ -99,9 +99,9 @@ def odds(state: SearchState, particles: Sequence[str]) -> list[float]:
 
 
 def advance(state: SearchState, drawn: Sequence[str], children: Sequence[str]) -> list[str]:
-    """The particles after a step: finished particles as drawn, and each other particle at its own child.
+    """The particles after a step: each finished particle as drawn, and one child for each other particle.
 
-    A particle whose step failed is lost. A thought that a person added is a further particle.
+    A particle whose step failed is dropped. A thought that a person added is a further particle.
     """
     below: dict[str, list[str]] = {}
     for id in reversed(children):

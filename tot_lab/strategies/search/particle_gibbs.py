@@ -1,4 +1,4 @@
-"""Particle Gibbs: particle filters, each conditioned on a path that the filter before it has found."""
+"""Particle Gibbs: particle filters, each conditioned on a path that the previous filter has found."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tot_lab.strategies.search.searches import Searching, SearchState
 
 
 class ParticleGibbs(ParticleFilter):
-    """Particle Gibbs: repeated particle filters, each with one retained path of the filter before.
+    """Particle Gibbs: repeated particle filters, each with one retained path of the previous filter.
 
-    The first iteration is a particle filter. Each further iteration draws a reference from the final
-    particles of the iteration before, in proportion to their weights, and filters one particle less beside
-    it. The reference takes part in each draw with its thought and score at that depth. A copy of it is
-    continued with new steps.
+    The first iteration is a particle filter. Each further iteration draws a reference path from the final
+    particles of the previous iteration, in proportion to their weights, and runs a filter with one particle
+    less beside it. The reference takes part in each draw with its thought and score at that depth. A copy of
+    the reference is continued with new steps.
 
     The final particles of all iterations vote in `MajorityVote`.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from random import Random
 
 EXACT = 1e-9
-"""Differences below it are rounding errors."""
+"""Tolerance of comparisons: smaller differences are rounding errors."""
 
 ROUNDS = 100
 """The most rounds of the clustering."""
@@ -44,12 +44,13 @@ class PhiDecoding(Search):
     answer rule decides.
 
     The continuations are clustered by k-means on TF-IDF vectors of their words. The first center is the first
-    continuation, and each further center is the continuation that is farthest from the others, so that no
-    random numbers are needed.
+    continuation, and each further center is the continuation that is farthest from the centers so far, so
+    that no random numbers are needed.
 
     The model must report log-probabilities, and the proposer must make one thought per reply (`Sample`,
-    `Continue`). A step without them has no advantage; a note `score.missing` says so. Scores do not matter:
-    `evaluate="likelihood"` makes no calls. A note `phi_decoding.drawn` records each draw.
+    `Continue`). The advantage of a step without log-probabilities is 0; a note `score.missing` says so. The
+    search ignores scores: choose `evaluate="likelihood"`, which makes no calls. A note `phi_decoding.drawn`
+    records each draw.
 
     References:
         Xu et al. 2025, φ-Decoding: Adaptive Foresight Sampling, arXiv:2503.13288, section 2 and Algorithm 1.
@@ -72,19 +73,19 @@ class PhiDecoding(Search):
     """Clusters of continuations: K."""
 
     least: Count = 4
-    """The step from which agreement ends the foresight: T_min."""
+    """The first step after which agreement may end the foresight: T_min."""
 
     most: Count = 8
     """The last step with foresight: T_max."""
 
     agreement: Unit = 0.7
-    """Share of the largest cluster that ends the foresight (δ)."""
+    """Share of the continuations in the largest cluster at which the foresight ends (δ)."""
 
     temperature: Annotated[float, Field(gt=0)] = 0.6
     """The temperature of both softmaxes (τ1 and τ2)."""
 
     deviations: Annotated[float, Field(ge=0)] = 1.0
-    """Standard deviations below the mean at which a step is pruned (k)."""
+    """Standard deviations below the mean of all steps beyond which a step is pruned (k)."""
 
     def run(self, state: SearchState) -> Searching:
         random = yield state.random_numbers()
@@ -111,7 +112,7 @@ class PhiDecoding(Search):
         return end if end in state.finished else None
 
     def _confident(self, state: SearchState, steps: Sequence[str]) -> Searching:
-        """Prune the steps with a low probability (in-width pruning). Returns the others."""
+        """Prune the steps with a low mean log-probability (in-width pruning). Returns the remaining steps."""
         means = {id: _mean(state.logprobs(id)) for id in steps}
         known = [mean for mean in means.values() if mean is not None]
         bar = fmean(known) - self.deviations * pstdev(known) - EXACT if known else -math.inf
@@ -202,7 +203,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def softmax(values: Mapping[str, float], temperature: float) -> dict[str, float]:
-    """The softmax of `values`."""
+    """The softmax of `values` / `temperature`."""
     highest = max(values.values(), default=0.0)
     weights = {id: math.exp((value - highest) / temperature) for id, value in values.items()}
     total = math.fsum(weights.values())
@@ -219,7 +220,7 @@ def draw(random: Random, values: Mapping[str, float], count: int) -> list[str]:
 
 
 def clustered(texts: Sequence[str], most: int) -> list[int]:
-    """The cluster of each text, of at most `most`, by k-means on TF-IDF vectors."""
+    """The number of the cluster of each text, by k-means on TF-IDF vectors with at most `most` clusters."""
     vectors = tf_idf(texts)
     centers = [vectors[0]]
     while len(centers) < most:
@@ -246,7 +247,7 @@ def clustered(texts: Sequence[str], most: int) -> list[int]:
 
 
 def tf_idf(texts: Sequence[str]) -> list[dict[str, float]]:
-    """The vector of each text: how often it has each word, weighted by how few texts have it, of length 1."""
+    """The TF-IDF vector of each text (smoothed inverse document frequency), normalised to length 1."""
     counts = [Counter(re.findall(r"\w+", text.lower())) for text in texts]
     having = Counter(word for words in counts for word in words)
     vectors = []
@@ -261,6 +262,6 @@ def tf_idf(texts: Sequence[str]) -> list[dict[str, float]]:
 
 
 def _distance(one: Mapping[str, float], other: Mapping[str, float]) -> float:
-    """The squared distance, rounded so that equal distances are equal."""
+    """The squared Euclidean distance, rounded so that rounding errors do not break ties."""
     words = dict.fromkeys([*one, *other])
     return round(math.fsum((one.get(word, 0.0) - other.get(word, 0.0)) ** 2 for word in words), 9)

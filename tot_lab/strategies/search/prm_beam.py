@@ -12,13 +12,13 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 class PRMBeam(Search):
     """Beam search on step scores: of N candidates per level, N / M are kept and continued M times each.
 
-    M is `count`, N / M is `width`. A finished candidate is set aside: it is never pruned and takes no place
-    in the beam. If fewer than N / M are left, they share the N next steps evenly, and the first ones get the
-    remainder. The search ends when none can be continued.
+    M is `count`, N / M is `width`. A finished candidate is set aside: it is never pruned and does not count
+    among the N / M. If fewer than N / M unfinished candidates are left, the N next steps are divided evenly
+    among them, and the first ones get the remainder. The search ends when none can be continued.
 
     The published code of Beeching et al. differs: it counts a step that ends at `max_tokens` as finished, and
     it completes all candidates of its last level. `Continue(finish=True)` completes the best one, and only if
-    none is finished. The beam of its-hub differs more: a finished candidate competes for places.
+    none is finished. The beam of its-hub differs more: a finished candidate counts among the N / M kept.
 
     References:
         Snell et al. 2024, arXiv:2408.03314, section 5.2; Beeching et al. 2024, Scaling test-time compute with
@@ -32,7 +32,7 @@ class PRMBeam(Search):
     """Unfinished candidates kept per level: N / M."""
 
     count: Count = 4
-    """Next steps proposed for each: M."""
+    """Next steps proposed for each kept candidate: M."""
 
     def run(self, state: SearchState) -> Searching:
         total = self.width * self.count
@@ -40,7 +40,7 @@ class PRMBeam(Search):
         children = yield Pick([state.root], total)
         while going_on := state.open(children):
             kept = yield from state.keep_best(going_on, self.width)
-            # The published code goes through the candidates in rounds of one step for each.
+            # The published code lists the first step of each candidate, then the second of each, and so on.
             in_rounds = sorted(
                 kept, key=lambda id: (id_key(id)[-1], place.get(state.tree[id].parent or "", 0))
             )

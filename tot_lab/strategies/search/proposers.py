@@ -42,7 +42,7 @@ class Children:
         sampler: Makes the calls.
         evaluate: Scores the children.
         place: Where they are added.
-        keep_replies: Whether the place keeps the replies that made them, which can be long.
+        keep_replies: Whether replies, which can be long, are kept in `place.replies`.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class Children:
     def add(
         self, number: int, text: str, *, repeats: int | None = None, reply: Reply | None = None
     ) -> Thinking[list[Event]]:
-        """Record child `number` and score it, if it is scored by itself.
+        """Record child `number`, and score it unless the evaluator compares several thoughts.
 
         Args:
             number: The child's number below its parent.
             text: The thought.
             repeats: The number of an earlier sibling with the same text: such a child is recorded as a
                 duplicate and not scored again.
-            reply: The reply that holds this thought alone.
+            reply: The reply that the thought was read from. `None` if others were read from it too.
         """
         parent, sources = self.place.node, self.place.sources
         is_open = self.place.ended.get(number) == "open"
@@ -84,7 +84,7 @@ class Children:
 def score(
     sampler: Sampler, evaluate: Evaluator, path: Path, id: str, reply: Reply | None = None
 ) -> Thinking[list[Event]]:
-    """Score the thought `id` by the knowledge of its domain, or else by the evaluator."""
+    """Score the thought `id` by `Domain.assess`, or by the evaluator if that returns `None`."""
     known = sampler.task.domain.assess(sampler.task, path)
     if known is not None:
         return (yield from emit_as_list(Scored(id, known, known, by="domain")))
@@ -119,22 +119,23 @@ class Proposer(Part):
         return {self.kind: self}
 
     def scale_setting(self) -> str | None:
-        """The path of the setting that is the number of children. `None` means no such setting."""
+        """The setting for the number of children, such as `proposer.count`. `None` means no such setting."""
         return None
 
     def max_children(self) -> int:
         """Children per parent, if the search does not say how many."""
-        raise NotImplementedError(f"the proposer {self.kind!r} has no max_children")
+        raise NotImplementedError(f"the proposer {self.kind!r} does not define `max_children`")
 
     def max_calls(self, count: int) -> int:
         """The most calls that `grow` makes for `count` children, without those that score them."""
-        raise NotImplementedError(f"the proposer {self.kind!r} has no max_calls")
+        raise NotImplementedError(f"the proposer {self.kind!r} does not define `max_calls`")
 
     def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
         """Add up to `count` children at `place`. Returns all recorded events.
 
-        The built-in proposers are functions that return a generator, so that they take their sample indices
-        in the order of the picks. A `grow` that is itself a generator takes them only when its branch starts.
+        The `grow` of a built-in proposer is a function that returns a generator, so that sample indices are
+        taken in the order of `Pick.parents`. A `grow` that is itself a generator takes them only when its
+        branch starts.
         """
         raise NotImplementedError(f"the proposer {self.kind!r} does not define `grow`")
 
@@ -147,8 +148,8 @@ class Proposer(Part):
         return None
 
     def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
-        """`task` for children that continue several thoughts. Its context shows the `paths` to the other
-        thoughts."""
+        """Return `task` for children that continue several thoughts: with the `paths` to the further thoughts
+        in its context."""
         others = [f"Another line of thought:\n{task.domain.steps(path)}" for path in paths]
         return task.with_context(*others)
 
@@ -193,7 +194,7 @@ class Around(Proposer):
 
 
 class _Prompted(Proposer):
-    """A proposer that asks with a prompt."""
+    """A proposer whose prompt can be replaced."""
 
     count: Count = 3
     """Children per thought."""
@@ -203,10 +204,10 @@ class _Prompted(Proposer):
 
     prompt: str | None = None
     """Template that replaces the domain's prompt, with `{problem}`, `{steps}` and `{count}`. A text without
-    any slot is the system text, and the domain's prompt follows it."""
+    any slot is sent as the system message, and the domain's prompt follows it."""
 
     max_parse_retries: Retries = 0
-    """Further samples for replies that cannot be read, per expansion."""
+    """The most further samples per expansion, one for each reply that cannot be read."""
 
     @field_validator("prompt")
     @classmethod
@@ -282,7 +283,7 @@ class Sample(_Prompted):
         return task.domain.sample_prompt(task, path)
 
     def _step(self, task: Task, path: Path, reply: Reply) -> tuple[str | None, str]:
-        """The step in a reply, `None` if it cannot be read, and the entry of `Place.ended`, or ""."""
+        """The step in a reply (`None` if it cannot be read), and its entry in `Place.ended` ("" for none)."""
         text = task.domain.read_sample(task, path, reply.text)
         return text, "cut" if reply.finish_reason == "length" else ""
 
@@ -295,7 +296,7 @@ class Propose(_Prompted):
     """
 
     samples: Count = 1
-    """Samples of the prompt. The domain pools their proposals."""
+    """Samples of the prompt. `Domain.pool_proposals` combines their proposals."""
 
     def max_calls(self, count: int) -> int:
         return self.samples + self.max_parse_retries
@@ -315,7 +316,7 @@ class Propose(_Prompted):
         replies = yield from sampler.gather(branches, at_most=sampler.calls_per_ask)
         failed: list[Event] = []
         read: list[tuple[str, list[str]]] = []
-        for k, reply in enumerate(replies):  # a retry adds to them
+        for k, reply in enumerate(replies):  # a retry appends to `replies`
             index = made[k].sample_index
             if reply.error is not None:
                 failed += yield from emit_as_list(call_failed(parent, "propose", reply.error))
@@ -349,7 +350,7 @@ class WithTools(ToolLimits, Around):
     """A proposer whose model may call tools before it replies.
 
     References:
-        Zhou et al. 2023 (LATS): thoughts that rest on observations.
+        Zhou et al. 2023 (LATS): thoughts based on observations.
     """
 
     setting_aliases: ClassVar[Mapping[str, str]] = {
@@ -364,7 +365,7 @@ class WithTools(ToolLimits, Around):
     """Names of the lab's tools that may be called. `None` means all of them."""
 
     max_round_trips: Count = 3
-    """Turns with tool calls before each reply. Each is one more call."""
+    """The most turns with tool calls before each reply. Each turn is one more model call."""
 
     effect_policy: Annotated[EffectPolicy | None, Field(strict=False)] = None
     """Effects that the tools may have. `None` means those that the lab allows."""
@@ -385,7 +386,7 @@ class WithTools(ToolLimits, Around):
             **{name: getattr(self, name) for name in ToolLimits.model_fields},
         )
 
-        # Tools that the question names are used once: for the first thought of the search.
+        # Tools that the question names are required once: for the first thought of the search.
         task = sampler.task
         first = len(place.path) == len(task.steps)
         named = turns.named(task, turns.available_tools(task)) if first else []

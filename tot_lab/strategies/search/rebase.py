@@ -13,15 +13,15 @@ from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
 EXACT = 1e-9
-"""Shares that exceed a whole number by less are rounding errors of the division."""
+"""A share that exceeds a whole number by less than this is rounded down: the excess is a rounding error."""
 
 
 class REBASE(Search):
     """Reward balanced search (REBASE): the children of a level are allotted by a softmax of its rewards.
 
     `width` is the budget of the first level. Each finished path, also one at the depth limit, reduces the
-    budget of all later levels by 1. A thought without a share is pruned. An unreadable score counts as a
-    reward of 0.
+    budget of all later levels by 1. A thought that gets no children is pruned. An unreadable score counts as
+    a reward of 0.
 
     The paper rounds each share (equation 1), so the children of a level need not add up to its budget. The
     published code rounds up the share of one thought after another, the best first, and takes each share from
@@ -75,7 +75,7 @@ def softmax(values: Sequence[float]) -> list[float]:
 
 def allotted(weights: Sequence[float], budget: int) -> list[int]:
     """The children of each thought, given the weights in descending order. They add up to `budget`."""
-    totals = [*accumulate(reversed(weights))][::-1]  # of each thought and all worse ones
+    totals = [*accumulate(reversed(weights))][::-1]  # sums of each weight and all lower ones
     shares: list[int] = []
     for weight, total in zip(weights, totals, strict=True):
         share = math.ceil(budget * weight / total - EXACT) if total > 0 else 0

@@ -12,9 +12,9 @@ class Refine(Around):
     """Rewrites thoughts in place: a new version has the same position in the path.
 
     A search picks the parent of the thought together with the thought: `Pick([(parent, id)], 1,
-    proposer=Refine())`. The children are siblings of `id` and name it as their source. Their path is
-    therefore that of `id` with the last step replaced. `id` may be complete. The children of any other
-    thought are new ones, made by `proposer`.
+    proposer=Refine())`. The children are siblings of `id` and record it as their source. Their path is
+    therefore that of `id` with the last step replaced. `id` may be complete. A pick of a single id makes new
+    children with `proposer`.
 
     References:
         Besta et al. 2024, Graph of Thoughts, arXiv:2308.09687, section 3.2 (refining); Madaan et al. 2023,

@@ -40,18 +40,18 @@ class RewardModel(Evaluator):
     """Scores each thought by the reward of its path: an outcome reward, or the process rewards of its steps.
 
     The call, of purpose `reward`, is a conversation: `system`, the problem (user), the steps of the solution
-    so far, separated by blank lines (assistant), and `instruction` (user). `split` says what a step is. The
-    reply is one number from 0 to 1, or a JSON list with one number per step, which are recorded as the
+    so far, separated by blank lines (assistant), and `instruction` (user). `split` defines the steps. The
+    reply is one number from 0 to 1, or a JSON list with one number per step. The numbers are recorded as the
     samples of the thought. Any other reply is unreadable, such as a list of another length or a logit.
 
-    `model="qwen_prm/NAME"`, `math_shepherd/`, `rlhflow_prm/` and `skywork_prm/` are process reward models of
-    vLLM in their published formats, and `vllm_pooling/` is one with a separator of its own. `vllm_classify/`,
-    `vllm_score/`, `tei_rerank/` and `tei_predict/` are outcome reward models. These servers do not receive
-    `instruction`.
+    `model="qwen_prm/NAME"`, `math_shepherd/`, `rlhflow_prm/` and `skywork_prm/` are process reward models on
+    vLLM in their published formats, and `vllm_pooling/` is one whose step separator can be set.
+    `vllm_classify/`, `vllm_score/`, `tei_rerank/` and `tei_predict/` are outcome reward models. These servers
+    do not receive `instruction`.
 
-    Each thought is a call of its own, and the calls of all children of a pick are made at the same time, so
-    that a server can batch them. Those of `vllm_score/`, `vllm_likelihood/` and `tei_rerank/` are one
-    request.
+    Each thought is a call of its own, and the calls of all children of a pick are made concurrently, so that
+    a server can batch them. With `vllm_score/`, `vllm_likelihood/` and `tei_rerank/`, concurrent calls become
+    one request.
 
     A function can wrap a reward model: `RewardModel(model=reward)` with `async def reward(call) -> str`. It
     finds the path in `call.messages` and returns the numbers as text. A model in this process that scores
@@ -68,7 +68,7 @@ class RewardModel(Evaluator):
     means the model of the strategy, else that of the role `evaluate`."""
 
     aggregate: Literal["last", "min", "product", "mean"] = "last"
-    """How the rewards of the steps become one score."""
+    """How the rewards of the steps become one score. A single reward for all steps is the score."""
 
     prompt: str = "{problem}"
     """The message of the user, with the slots `{problem}` and `{steps}`. The default is the problem without
@@ -80,8 +80,8 @@ class RewardModel(Evaluator):
 
     split: str | None = r"\n\s*\n"
     """A regular expression that matches what separates the steps of a solution. The default makes each
-    paragraph a step, so that a whole solution is not rewarded as one step. `None` means the thoughts of the
-    path, in which blank lines are removed."""
+    paragraph a step, so that a whole solution is not rewarded as one step. `None` makes each thought of the
+    path a step, without its blank lines."""
 
     instruction: str = (
         "Judge the solution so far. For each of its steps, separated by blank lines, state the probability "
@@ -95,7 +95,9 @@ class RewardModel(Evaluator):
     @classmethod
     def _shows_the_problem(cls, prompt: str) -> str:
         if not SLOT.search(prompt):
-            raise ValueError(f"prompt must contain {{problem}}: got {prompt!r}. Set system instead.")
+            raise ValueError(
+                f"prompt must contain {{problem}}: got {prompt!r}. Set system to give an instruction alone."
+            )
         checked_template(prompt, ("problem", "steps"), ())
         return prompt
 
@@ -108,7 +110,7 @@ class RewardModel(Evaluator):
             except re.error as error:
                 raise ValueError(f"split must be a regular expression: got {split!r} ({error}).") from None
             if groups:
-                raise ValueError(f"split must have no groups but (?:…): got {split!r}.")
+                raise ValueError(f"split must have no capturing groups: got {split!r}. Write (?:…) instead.")
         return split
 
     def calls_per_thought(self, task: Task) -> int:
@@ -150,6 +152,6 @@ def read_rewards(text: str, steps: int) -> tuple[float, ...]:
     if len(each) == steps:
         return tuple(each)
     if any(isinstance(one.value, list) for one in find_json(text)):
-        return ()  # of another length
+        return ()  # a list of another length
     outcome = read_score(text)
     return () if outcome is None else (outcome,)

@@ -26,12 +26,12 @@ from tot_lab.strategies.search.sampling import (
 
 
 class Rollout(Evaluator):
-    """Scores each thought by sampled continuations: the mean reward of the paths that they reach.
+    """Scores each thought by sampled continuations: the mean or highest reward of the paths they reach.
 
     The reward of a path is its assessment by the domain (`Domain.assess`) if it has one, else the score by
     `evaluate`. A continuation adds one step at a time with the proposer of the run. It ends when the path is
     finished, or after `depth` steps. With `depth=None` the proposer writes the rest of the solution in one
-    call, and a server that takes several samples of one prompt gets one request for all continuations of a
+    call, and a server that can sample a prompt several times gets one request for all continuations of a
     thought.
 
     One evaluation serves all continuations that reach the same path. The steps are recorded as calls, not as
@@ -59,7 +59,7 @@ class Rollout(Evaluator):
     `max` the hard estimation of Math-Shepherd."""
 
     evaluate: Evaluator = Value()
-    """Scores the paths that are reached. It must score each by itself."""
+    """Scores the paths that are reached. It must be an evaluator that scores each thought by itself."""
 
     propose: Proposer | None = None
     """Continues the thoughts. `None` means the proposer of the run."""
@@ -69,7 +69,7 @@ class Rollout(Evaluator):
     def _compares_nothing(cls, evaluate: Evaluator) -> Evaluator:
         if evaluate.compares != "nothing":
             raise ValueError(
-                f"an evaluator that scores each thought by itself is needed: got {evaluate.kind!r}"
+                f"evaluate must score each thought by itself, as Value does: got {evaluate.kind!r}."
             )
         return evaluate
 
@@ -120,8 +120,9 @@ class Rollout(Evaluator):
     def _continue(
         self, sampler: Sampler, proposer: Proposer, path: Path, id: str
     ) -> Thinking[tuple[tuple[str, ...], str]]:
-        """The path that a continuation reaches, or `()` with the error of a call, "" if it was unreadable."""
-        sampler = sampler._replace(samples=SampleCounter(by_thought=True))  # the calls of `id` are numbered
+        """The path that a continuation reaches, or `()` and the error of a failed call ("" if a reply was
+        unreadable)."""
+        sampler = sampler._replace(samples=SampleCounter(by_thought=True))  # indices by thought, not prompt
         path, end = [*path], sampler.end
         for _ in range(self.depth or 1):
             if _is_finished(sampler.task, path, end):
@@ -137,7 +138,8 @@ class Rollout(Evaluator):
         return tuple(path), ""
 
     def _as_rollout(self, step: Call | Note) -> Call | Note | None:
-        """A step of the proposer as a step of this evaluator, `None` for one that it records itself."""
+        """Relabel a call or note of the proposer as one of a rollout. `None` drops a `call.failed` note,
+        which `score_thought` emits itself."""
         if isinstance(step, Call):
             if step.purpose == TOOL:
                 return step
@@ -148,12 +150,12 @@ class Rollout(Evaluator):
         return msgspec.structs.replace(step, data={**step.data, "kind": "rollout"})
 
     def _reward(self, sampler: Sampler, path: Path, id: str) -> Thinking[tuple[float | None, str]]:
-        """The reward of a path at its end, or `None` with the error of its evaluation, "" if unreadable."""
+        """The reward of a path, or `None` and the error of its evaluation ("" if the score is unreadable)."""
         known = sampler.task.domain.assess(sampler.task, path)
         if known is not None:
             return known, ""
         scoring = self.evaluate.score_thought(sampler, path, id)
-        events = yield from map_steps(lambda event: None, scoring, of=(Scored, Decided))  # of another path
+        events = yield from map_steps(lambda event: None, scoring, of=(Scored, Decided))  # not recorded
         *_, last = events
         if not isinstance(last, Scored):
             return None, error_in(last) or ""

@@ -23,14 +23,12 @@ from tot_lab.core.task import Path, Task
 from tot_lab.core.thinking import SampleCounter, Thinking, ask, gather
 from tot_lab.core.tree import Tree
 
-# The place of an expansion.
-
 
 @dataclass(slots=True)
 class Place:
-    """Where children are added, and the numbers that earlier expansions of the same thought have used up.
+    """Where an expansion adds children: the parent, and the child numbers and sample indices already used.
 
-    Only one expansion of a thought runs at a time, and it owns the thought's place.
+    Only one expansion of a thought runs at a time, so it may change the thought's `Place`.
     """
 
     node: str
@@ -40,13 +38,13 @@ class Place:
     """The texts from the first step to `node`, as in `Tree.texts`."""
 
     depth: int = 0
-    """Thoughts above the children, without the root."""
+    """Number of steps before the children, including the steps given with the task."""
 
     open: bool = False
-    """Whether the children continue the last text of `path`."""
+    """Whether a child's text is appended to the last text of `path` instead of being a step of its own."""
 
     next_child: int = 0
-    """Number of the next child. Further expansions continue from it."""
+    """Number of the next child. The count continues when the thought is expanded again."""
 
     counted: int = 0
     """Number of the thought's children that `next_child` and `children` already cover."""
@@ -55,10 +53,11 @@ class Place:
     """The next sample index by purpose, for calls made for `node`."""
 
     children: dict[str, int] = field(default_factory=dict)
-    """The numbers of the children by text. Of equal texts, the first counts."""
+    """The number of the first child with each text."""
 
     texts: list[str] = field(default_factory=list)
-    """The texts of all children that expansions have made, repeats included."""
+    """The texts of all children that expansions have made, repeats included. Empty unless the evaluator
+    compares siblings."""
 
     sources: tuple[str, ...] = ()
     """Further thoughts that the children continue (aggregation)."""
@@ -67,20 +66,22 @@ class Place:
     """The paths of `sources`."""
 
     replies: dict[int, Reply] = field(default_factory=dict)
-    """The reply that made a child alone, by the child's number, if the search needs its log-probabilities."""
+    """The reply from which a child alone was read, by the child's number. Kept only if the search needs
+    log-probabilities."""
 
     ended: dict[int, str] = field(default_factory=dict)
-    """Why the text of a child is the end of a reply, by the child's number: `cut` at the token limit, `open`
-    after `tokens_per_step` tokens, or `end of reply` if the model ended a reply that continues the path."""
+    """How the reply of a child ended, by the child's number: `cut` at the token limit, `open` after
+    `tokens_per_step` tokens, or `end of reply` if the model ended a reply that continues the path. No entry
+    for other ends."""
 
     @classmethod
     def of(cls, tree: Tree, id: str) -> Place:
-        """The place below the thought `id`."""
+        """The `Place` for children of the thought `id`."""
         node = tree[id]
         return cls(id, tree.texts(id), len(tree.steps) + node.depth, node.open)
 
     def path_to(self, text: str) -> Path:
-        """The path that ends with a child of this text. An empty one is no step."""
+        """The path that ends with a child of this text. An empty text adds no step."""
         if self.open:
             return [*self.path[:-1], self.path[-1] + text]
         return [*self.path, text] if text else self.path
@@ -100,7 +101,7 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 OF_THE_STRATEGY: Mapping[str, str | Alias] = {
     name: f"tl.TreeOfThoughts({name}=…)" for name in ("model", "temperature", "max_tokens", "seed")
 }
-"""Where to give the settings of all calls: the hint if one is given to a proposer or an evaluator."""
+"""Settings of the strategy that are refused by proposers and evaluators, with the hint where to set them."""
 
 SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
 
@@ -117,21 +118,21 @@ def checked_template(template: str | None, slots: Sequence[str], needed: Sequenc
     """
     if template is None or are_stored():
         return template
-    listed = f"The slots are {', '.join(f'{{{slot}}}' for slot in slots)}"
+    listed = f"The slots are {', '.join(f'{{{slot}}}' for slot in slots)}."
     for word in [*_WORD.findall(template), *SLOT.findall(template)]:
         if word not in slots:
             raise ValueError(f"the template has an unknown slot {{{word}}}. {listed}")
     for slot in needed:
         if SLOT.search(template) and f"{{{slot}}}" not in template:
             raise ValueError(
-                f"the template must contain {{{slot}}}, or no slot at all: then it is the system text. "
-                f"{listed}"
+                f"the template must contain {{{slot}}}, or no slot at all to be the system message: got "
+                f"{template!r:.80}. {listed}"
             )
     return template
 
 
 class Prompt(NamedTuple):
-    """The messages of a call: the user's message, and a system text before it if there is one."""
+    """The messages of a call: the user message `text`, and before it `system` unless that is ""."""
 
     text: str
     system: str = ""
@@ -149,8 +150,8 @@ class Sampler(NamedTuple):
         calls_per_ask: The most calls that `ask` makes.
         logprobs: Alternatives per token whose log-probabilities the calls request.
         alternatives: How many of these alternatives the replies keep (`Call.alternatives`).
-        temperature: The highest temperature that `ask` gives calls, if it changes theirs.
-        end: The entry of `Place.ended` of the thought that is scored.
+        temperature: The highest temperature that `ask` sets. `None` if `ask` does not change temperatures.
+        end: The entry in `Place.ended` of the thought that is being scored.
     """
 
     strategy: Prompting
@@ -167,7 +168,7 @@ class Sampler(NamedTuple):
     def prompt(self, template: str | None, path: Path, default: Callable[[], str], **slots: Any) -> Prompt:
         """The prompt of `template`, or of the domain (`default`) if there is none.
 
-        A template without slots is the system text, and the domain's prompt follows it.
+        A template without slots is the system message, and the domain's prompt follows it.
         """
         if template is None:
             return Prompt(default())
@@ -188,7 +189,7 @@ class Sampler(NamedTuple):
         return call
 
     def gather(self, branches: list[Thinking[T]], *, at_most: int) -> Thinking[list[T]]:
-        """The results of `branches`, each of which makes `at_most` calls."""
+        """The results of `branches`, each of which makes at most `at_most` calls."""
         if len(branches) == 1:
             return [(yield from branches[0])]
         return (yield from gather(branches, at_most=at_most, at_once=None if self.parallel else 1))
@@ -210,12 +211,12 @@ def error_in(event: Event) -> str | None:
 
 
 def unreadable(at: str, purpose: str, sample_index: int) -> Note:
-    """A reply that could not be read."""
+    """The note that a reply could not be read."""
     return Note("parse.unreadable", at, {"kind": purpose, "draw": sample_index})
 
 
 def failed(id: str, error: str | None) -> Decided:
-    """A thought that has no score because its calls failed."""
+    """The event that a thought has no score because its calls failed."""
     return Decided(id, "failed", error or "")
 
 

@@ -1,10 +1,10 @@
 """Searches: which thoughts are expanded next.
 
-A search is a generator. It yields `Pick(parents)` and receives the ids of the new children that may be
-expanded in turn. It may also yield calls of its own, events, `BudgetLeft()`, and a request for random
-numbers. Its local variables are its state. It resumes after the join, when all scores are known, so its
-choices cannot depend on which reply arrived first. A search whose algorithm decides which thought is the
-answer returns its id.
+A search is a generator. It yields `Pick(parents)` and receives the ids of the new children, without failed,
+duplicate, merged and dropped ones. It may also yield calls of its own, events, `BudgetLeft()`, and a request
+for random numbers. Its local variables are its state. It resumes when all children of the pick are scored, so
+its choices cannot depend on which reply arrived first. A search whose algorithm decides which thought is the
+answer returns the id of that thought.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tot_lab.core.tree import Tree
 from tot_lab.strategies.search.proposers import Proposer
 from tot_lab.strategies.search.sampling import Count, Place, Unit
 
-# When a search ends, and which thoughts it may expand: `tree_of_thoughts.py` decides by these settings after
-# every pick. A new reason to stop also needs a stop code (`STOP_CODES` in core/records.py) with its words.
+# `tree_of_thoughts.py` applies these settings after every pick. A new reason to stop also needs a stop code
+# and the words that users read for it (`STOP_CODES` in core/records.py).
 
 
 class Stop(Part):
@@ -41,14 +41,14 @@ class Stop(Part):
     says that its path is incomplete. `None` means never."""
 
     depth: Annotated[int, Field(ge=1, le=1000)] = 3
-    """The most steps of a path."""
+    """The most steps of a path below the root."""
 
     nodes: Count | None = None
     """The most thoughts of the tree, including the root. `None` means no limit."""
 
     patience: Count | None = None
-    """Rounds after which the search ends if the best score has risen by less than `min_improvement`. `None`
-    means never."""
+    """The search ends when the best score has risen by less than `min_improvement` over this many picks.
+    `None` means never."""
 
     min_improvement: Unit = 0.02
     """The least rise of the best score that counts as an improvement."""
@@ -57,10 +57,10 @@ class Stop(Part):
     """The smallest depth at which a thought can solve the task."""
 
     min_score: Unit = 0.0
-    """A thought with a lower score is dropped."""
+    """A thought with a lower score is pruned. Above 0, a thought with an unreadable score is pruned too."""
 
     def converged(self, best: Sequence[float]) -> bool:
-        """Whether `best`, the best score after each round, has stopped rising."""
+        """Whether `best`, the best score so far after each pick, has stopped rising."""
         if self.patience is None or len(best) <= self.patience:
             return False
         return best[-1] - best[-1 - self.patience] < self.min_improvement
@@ -72,12 +72,12 @@ class Pick:
 
     Attributes:
         parents: Ids of thoughts. A thought may be expanded again: its sample indices and the ids of its
-            children continue. A tuple of ids is aggregation: the children belong to the first and
-            name the others as their sources, which may be complete. With the proposer `Refine`, the children
-            of `(parent, id)` are rewritten versions of `id`.
-        count: Children for each parent: one number, or one for each. `None` means as many as the
-            proposer makes.
-        proposer: Makes the children of this pick. `None` means that of the search.
+            children continue. A tuple of ids is aggregation: the children are those of the first id, and
+            record the others, which may be complete, as their sources. With the proposer `Refine`, the
+            children of `(parent, id)` are rewritten versions of `id`.
+        count: Children per parent: one number for all, or a list with one for each. `None` means as many as
+            the proposer makes.
+        proposer: Makes the children of this pick. `None` means the `propose` of the strategy.
         why: The reasons for the choice, by id (visits, value, exploration term, …). They are recorded.
         context: Sections that the prompts of this pick show after the context of the task.
     """
@@ -97,11 +97,11 @@ LIMIT_OF_ITERATIONS = "limit:iterations"
 
 
 class SearchStrategy(Protocol):
-    """The methods of a strategy that the search which it runs may use."""
+    """The members of a strategy that a search may use."""
 
     @property
     def propose(self) -> Proposer:
-        """The proposer of the picks that name none."""
+        """The proposer for picks without one."""
 
     def call(self, node: str, purpose: str, prompt: str, sample_index: int = 0) -> Call:
         """A call with the model and sampling settings of the strategy."""
@@ -111,8 +111,8 @@ class Memory(Protocol):
     """Data that a search computes from scores and keeps besides the tree, such as backed-up values."""
 
     def rescored(self, id: str, old: float) -> None:
-        """Take account of the new score of the thought `id`, which `state.tree` holds. `old` is its earlier
-        rank.
+        """Take account of the new score of the thought `id`, which is already in `state.tree`. `old` is its
+        `rank` before.
         """
 
 
@@ -120,7 +120,7 @@ M = TypeVar("M", bound=Memory)
 
 
 class NeedsYieldFrom:
-    """The events of a method of `SearchState`. They do nothing without `yield from`, which a warning says."""
+    """The events of a method of `SearchState`. Warns if they were never taken with `yield from`."""
 
     def __init__(self, method: str, events: Generator[ThinkingStep, Any, Any]) -> None:
         self.method = method
@@ -146,11 +146,11 @@ class SearchState:
         strategy: The strategy that carries out the search. The search's own calls have its model and
             sampling settings.
         tree: All thoughts, with their scores and decisions.
-        closed: Thoughts that cannot be expanded: their path is complete, or as long as allowed.
+        closed: Thoughts that cannot be expanded: their path is complete or at the depth limit.
         finished: Thoughts whose path is complete.
         by_text: Whether the text of a path decides if it is complete, because its domain does not.
         places: The `Place` of each expansion so far, by parent.
-        copies: How often the search holds a finished thought, if more than once. Each copy has a vote.
+        copies: The number of copies of each finished particle. Each copy has a vote.
         grafted: Thoughts that a person has added.
         memories: The data that the search keeps besides the tree; see `remember`.
     """
@@ -187,9 +187,9 @@ class SearchState:
         return sorted(ids, key=lambda id: -nodes[id].rank)
 
     def reply(self, id: str) -> Reply | None:
-        """The reply that made `id`.
+        """The reply that `id` was read from.
 
-        `None` if the search requests no log-probabilities, the reply holds other thoughts as well, or a
+        `None` if the search requests no log-probabilities, other thoughts were read from the reply too, or a
         person wrote `id`.
         """
         place = self.places.get(self.tree[id].parent or "")
@@ -203,14 +203,14 @@ class SearchState:
     def complete(self, id: str) -> bool | None:
         """Whether the path of `id` is complete.
 
-        `None` if its domain does not tell, and its text was not asked for an answer.
+        `None` if unknown: the domain does not tell, or no answer was found and no prompt asks for one.
         """
         if not self.by_text:
             return self.task.domain.complete(self.task, self.tree.texts(id))
         return id in self.finished or (False if self.strategy.propose.asks_for_answer else None)
 
     def open(self, ids: Iterable[str]) -> list[str]:
-        """Those of `ids` that can be expanded."""
+        """Those of `ids` that are not in `closed`, so that a search may pick them."""
         return [id for id in ids if id not in self.closed]
 
     def keep_best(self, ids: Iterable[str], width: int | None) -> Generator[ThinkingStep, Any, list[str]]:
@@ -253,11 +253,11 @@ class Search(Part):
         return super()._short_form(value)
 
     def run(self, state: SearchState) -> Searching:
-        """Yield picks until nothing is left to expand."""
-        raise NotImplementedError(f"the search {self.kind!r} has no run")
+        """Yield picks until nothing is left to expand. Returns as `Searching` describes."""
+        raise NotImplementedError(f"the search {self.kind!r} does not define `run`")
 
     def rescored(self, state: SearchState, id: str, old: float) -> None:
-        """Take account of a new score of the thought `id`, by a person. `old` is its earlier rank.
+        """Take account of a new score that a person has given the thought `id`. `old` is its `rank` before.
 
         The default passes it to each `Memory` that the search has registered with `state.remember`. A search
         that reads scores from `state.tree` when it needs them has nothing to do.
@@ -266,9 +266,9 @@ class Search(Part):
             memory.rescored(id, old)
 
     def max_expansions(self, branch: int, depth: int) -> int | None:
-        """The most thoughts it expands in a tree of `depth` levels with `branch` children each.
+        """The most expansions in a tree of `depth` levels with `branch` children per thought.
 
-        `None` means that there is no bound, because it may expand a thought again.
+        `None` means that there is no bound, because the search may expand a thought again.
         """
         return None
 
@@ -283,16 +283,19 @@ class Search(Part):
     def max_shared(self) -> int:
         """The most children of one thought in a search that divides a number of children among thoughts.
 
-        `max_expansions_by_count` then counts each child as an expansion of its own. 1 for other searches.
+        `max_expansions_by_count` of such a search (REBASE, particle filters) counts each child as an
+        expansion of its own. 1 for other searches.
         """
         return 1
 
     def max_picks(self, branch: int, depth: int) -> int | None:
-        """The most picks it makes in a tree of `depth` levels with `branch` children each."""
+        """The most picks in a tree of `depth` levels with `branch` children per thought. `None` means no
+        bound."""
         return self.max_expansions(branch, depth)
 
     def max_own_calls(self, branch: int, depth: int) -> int:
-        """The most calls of its own, such as reflections, that it makes in a tree as for `max_expansions`."""
+        """The most calls that the search itself makes, such as reflections, in a tree as for
+        `max_expansions`."""
         return 0
 
 
@@ -302,7 +305,7 @@ def expansions_of_all(branch: int, depth: int) -> int:
 
 
 def _is_generator(function: UserFunction) -> bool:
-    """Whether a function, or an object with `__call__`, is a generator."""
+    """Whether a function, or the `__call__` of an object, is a generator function."""
     called = function.wrapped
     return any(map(inspect.isgeneratorfunction, (called, type(called).__call__)))
 
@@ -318,7 +321,7 @@ class FunctionSearch(Search):
     """
 
     function: UserFunction
-    """The function."""
+    """The function, in one of these two forms."""
 
     @field_validator("function")
     @classmethod
@@ -357,13 +360,13 @@ class FunctionSearch(Search):
                     del frontier[id]
 
     def _named(self, state: SearchState, frontier: dict[str, None]) -> list[str]:
-        """The ids that the function returns, taken out of the frontier."""
+        """Call the function, and remove the ids that it returns from the frontier."""
         name = self.function.name
         named = self.function(state.tree, list(frontier)) if frontier else []
         if isinstance(named, str) or not isinstance(named, Sequence):
-            raise TypeError(f"search {name!r} must return a list of ids: got {named!r}")
+            raise TypeError(f"search {name!r} must return a list of ids: got {named!r}.")
         for id in named:
             if not isinstance(id, str) or id not in frontier:
-                raise ValueError(f"search {name!r} named {id!r}, which is not in the frontier")
+                raise ValueError(f"search {name!r} must return different ids of its frontier: got {id!r}.")
             del frontier[id]
         return list(named)

@@ -14,13 +14,13 @@ from tot_lab.strategies.search.sampling import Count, emit_as_list, no_score
 
 
 class SelfCertainty(Evaluator):
-    """Scores each thought by how peaked the distributions of its tokens were when it was proposed. It makes
-    no calls.
+    """Scores each thought by how peaked the distributions of its tokens were when it was proposed, without
+    further calls.
 
     The confidence of a token is minus the mean log-probability of its reported alternatives. `raw` is the
-    confidence of the thought, and the score is a hundredth of it, so that votes weighted by the score are
-    weighted by the confidence. Self-certainty is the mean over the whole vocabulary minus the logarithm of
-    its size; endpoints report 20 alternatives at most, which give the `mean` of DeepConf.
+    confidence of the thought, and the score is `raw` / 100, so that votes weighted by the score are weighted
+    by the confidence. Self-certainty is this mean over the whole vocabulary minus the logarithm of the
+    vocabulary size; endpoints report 20 alternatives at most, which give the `mean` of DeepConf.
 
     The model must report log-probabilities, and the proposer must make one thought per reply (`Sample`,
     `Continue`). Otherwise there is no score, and a note `score.missing` says why.
@@ -34,11 +34,11 @@ class SelfCertainty(Evaluator):
     logprobs: ClassVar[int] = ALTERNATIVES
 
     confidence: Confidence = "mean"
-    """The confidence of a thought: the mean of all tokens, of its least confident group (`lowest`), the mean
-    of the tenth of its groups with the least confidence (`bottom`), or that of its last group (`tail`)."""
+    """The confidence of a thought: the `mean` of all tokens, that of the least confident group (`lowest`), of
+    the least confident tenth of the groups (`bottom`), or of the last group (`tail`)."""
 
     group: Count = 2048
-    """Tokens of a group. A shorter thought is one group."""
+    """Tokens of a group, a sliding window over the thought. A shorter thought is one group."""
 
     def score_reply(self, id: str, reply: Reply | None) -> Thinking[list[Event]]:
         tokens = confidences_of(reply) if reply is not None else []

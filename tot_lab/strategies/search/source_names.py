@@ -12,7 +12,7 @@ from tot_lab.core.parts import Alias
 
 
 def _patience(window: Any) -> int | None:
-    """The patience that compares as many scores as `window`. A window of one score is off."""
+    """The patience for a window of `window` scores. `None` (off) for a window of one score."""
     if type(window) is not int or window < 1:
         raise ValueError(f"must be an integer of at least 1: got {window!r}.")
     return window - 1 or None
@@ -84,4 +84,4 @@ OTHERS: Mapping[str, str | Alias] = {
     "evaluation_draws": "evaluate.samples",
     "combine": "evaluate.combine",
 }
-"""Names of the other designs for the same settings, and those of version 0.1.0."""
+"""Names that the other published designs and version 0.1.0 of tot_lab give to the same settings."""

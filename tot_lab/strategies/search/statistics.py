@@ -15,7 +15,7 @@ class Statistics:
     Attributes:
         visits: Number of values backed up through each thought.
         totals: Sum of these values.
-        open: Children of each expanded thought that still have something to expand below them.
+        open: Children of each expanded thought at or below which something is left to expand.
     """
 
     def __init__(self, state: SearchState) -> None:
@@ -31,7 +31,7 @@ class Statistics:
         return self.totals[id] / visits, exploration * math.sqrt(logarithm / visits)
 
     def best(self, parent: str, exploration: float) -> tuple[str, dict[str, Any]]:
-        """The open child with the largest UCT, with the terms of the choice. The first of equals is taken."""
+        """The open child with the largest UCT (the first if several have it), and the terms of the choice."""
         best, most, value, bonus = "", 0.0, 0.0, 0.0
         for id in self.open[parent]:
             terms = self.terms(id, parent, exploration)
@@ -46,7 +46,7 @@ class Statistics:
             self.totals[node.id] = self.totals.get(node.id, 0.0) + value
 
     def open_below(self, parent: str, ids: Iterable[str]) -> None:
-        """Open children of `parent` for selection, and also the path to them if it was exhausted."""
+        """Open the children `ids` of `parent` for selection, and any exhausted ancestors."""
         self.open.setdefault(parent, []).extend(ids)
         if not self.open[parent]:
             self.exhaust(parent)
@@ -58,7 +58,7 @@ class Statistics:
             siblings.append(node.id)
 
     def exhaust(self, id: str) -> None:
-        """Close a thought that has nothing left below it, and ancestors that become empty."""
+        """Remove a thought from selection, and each ancestor that has no other open child."""
         parent = self.state.tree[id].parent
         while parent is not None and id in self.open.get(parent, ()):
             self.open[parent].remove(id)

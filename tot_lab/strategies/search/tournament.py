@@ -26,19 +26,21 @@ from tot_lab.strategies.search.sampling import (
 )
 
 ITERATIONS = 10_000
-"""The most iterations of the strengths. Ten siblings need some hundred, fifty some thousand."""
+"""The most iterations of `strengths`. Ten siblings need a few hundred, fifty a few thousand."""
 
 
 class Tournament(_Templated):
-    """Compares each two children of one parent, in both orders, and scores them by Bradley–Terry strengths.
+    """Compares every two children of one parent, in both orders, and scores by Bradley–Terry strengths.
 
     `raw` is the strength s of a thought: it beats one of strength t with probability s / (s + t). The score
     is s / (s + 1), the probability that it beats a thought of strength 1. The prior is that each thought has
-    also won and lost one comparison with such a thought, so that one that wins all of its comparisons, or
-    lacks some, has a finite strength too. If both orders favour the first thought, each has one win: a tie.
+    also won and lost one comparison with such a thought, so that a thought that wins all of its comparisons,
+    or has unreadable ones, still has a finite strength. If the thought listed first wins in both orders, each
+    has one win: a tie.
 
-    The scores of different parents come from different tournaments. Equal texts share one strength. A thought
-    without a readable comparison has no score, an only child included, and a note `score.missing` says why.
+    The children of different parents are scored in separate tournaments. Equal texts share one strength. A
+    thought without a readable comparison, such as an only child, has no score; a note `score.missing` says
+    why.
 
     Best for thoughts that are easier to compare than to rate. Trade-off: n(n - 1) calls, of purpose
     `compare`, for n children of one parent.
@@ -103,9 +105,10 @@ class Tournament(_Templated):
 
 
 def strengths(wins: Sequence[Sequence[float]]) -> list[float]:
-    """The Bradley–Terry strengths, given that thing i has beaten thing j `wins[i][j]` times.
+    """The Bradley–Terry strengths of items, given that item i has beaten item j `wins[i][j]` times.
 
-    They maximise the likelihood of these results, and of one win and one loss of each against strength 1.
+    They maximise the likelihood of these results, and of one win and one loss of each item against strength
+    1.
     """
     places = range(len(wins))
     won = [sum(row) + 1 for row in wins]

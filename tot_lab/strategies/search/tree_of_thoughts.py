@@ -6,8 +6,8 @@
     answer    chooses the answer of the finished tree
     stop      ends the search
 
-Children of different parents never wait for each other (`expansion.py`). Everything that compares
-thoughts happens after the join, in the order of their ids.
+Children of different parents never wait for each other (`expansion.py`). Thoughts of different parents are
+compared when all children of a pick are known, in the order of their ids.
 """
 
 from __future__ import annotations
@@ -57,16 +57,17 @@ from tot_lab.strategies.search.source_names import BEAM_SEARCH, OTHERS, STATE_MA
 
 
 class TreeOfThoughts(Prompting):
-    """Search over thoughts. The defaults are those of `tl.presets.beam_search()`, but for `answer`.
+    """Search over thoughts. The defaults are those of `tl.presets.beam_search()`, except `answer` and
+    `ends_at_answer`.
 
     Best for problems whose steps can be judged before the end is known. Trade-off: many calls, and a good
-    thought that is scored low is lost. Calls: for a beam 2 · count for each thought that is expanded (a
-    sample and a score per child), or 1 + count with `Propose`, 2 with `Joint` as well.
+    thought that is scored low is lost. Calls: 2 · count for each thought that is expanded (a sample and a
+    score per child), or 1 + count with `Propose`, or 2 with `Propose` and `Joint`.
 
     Settings are also accepted by the names of the published designs (`branching_factor`, `beam_width`,
     `early_success_threshold`, …), which `tl.presets.beam_search` and `tl.presets.state_machine` list.
 
-    Bad settings raise ValueError, which names the field.
+    Invalid settings raise a ValueError that names the field.
 
     References:
         Yao et al. 2023, Tree of Thoughts, arXiv:2305.10601.
@@ -94,7 +95,7 @@ class TreeOfThoughts(Prompting):
     """When the search ends."""
 
     merge: bool = False
-    """Whether thoughts that reach the same state, as the domain sees it, are linked and expanded once."""
+    """Whether thoughts with the same `Domain.state` are linked and expanded once."""
 
     parallel: bool = True
     """Whether calls that do not depend on each other are made concurrently."""
@@ -117,8 +118,8 @@ class TreeOfThoughts(Prompting):
         return {"ends_at_answer": False} if schema < 4 else {}
 
     def scale_setting(self) -> str:
-        """The setting of the search that scales it, or else `stop.nodes`. If the search expands only the root
-        at every scale, as best of N does, it is the number of children."""
+        """The setting that scales the number of calls: `Search.scale`, or `stop.nodes` if that is "". If the
+        search expands only the root at every scale, as best of N does, it is the number of children."""
         count, scale = self.propose.scale_setting(), self.search.scale
         if count is not None and self.stop.depth == 1:
             searches = [self.search.with_({scale: size}) for size in (1, 2)] if scale else [self.search]
@@ -128,7 +129,8 @@ class TreeOfThoughts(Prompting):
         return f"search.{scale}" if scale else "stop.nodes"
 
     def at_scale(self, scale: int | None) -> Self:
-        """This search at another scale. If it keeps all thoughts of a level, so does the result."""
+        """This strategy at another scale. If the search keeps all thoughts of a level, it still does at the
+        new scale."""
         width = getattr(self.search, "width", None)
         scaled = super().at_scale(scale)
         if not self.scale_setting().startswith("propose.") or width is None:
@@ -161,7 +163,8 @@ class TreeOfThoughts(Prompting):
         return calls
 
     def _calls(self, task: Task, count: int) -> int:
-        """The most calls of an expansion into `count` children, alone or as a share of a larger one."""
+        """The most calls of an expansion into `count` children, or of one child's share of a larger expansion
+        (`Search.max_shared`)."""
         calls = calls_per_expansion(self.propose, self.evaluate, task, count)
         shared = self.search.max_shared() if count == 1 else 1
         if shared == 1:
@@ -196,14 +199,14 @@ class _Run:
         self.tree = self.state.tree
         self.sampler: Sampler
         self.states: dict[Hashable, str] = {}
-        self.best: list[float] = []  # the best score after each pick
+        self.best: list[float] = []  # the best score so far, after each pick
         self.errors: list[str] = []
-        self.halt = ""  # the refusal that ends the search
-        self.limit = ""  # the limit of its own that has ended the search
-        self.found: str | None = None  # the answer that the search itself has returned
+        self.halt = ""  # the error of a refused call, which ends the search
+        self.limit = ""  # the stop code that the search has returned
+        self.found: str | None = None  # the id of the answer that the search has returned
         self.budget_readings = 0
         self.barred: set[str] = set()  # thoughts that a person has pruned
-        self.dead = False  # whether the calls of the last pick all failed
+        self.dead = False  # whether calls of the last pick failed and no thought got a score
 
     def run(self) -> Thinking[Answer]:
         root = Thought(self.at, parent_of(self.at), self.task.question)
@@ -242,10 +245,11 @@ class _Run:
         return self._why_empty()
 
     def _next(self, searching: Searching, children: list[str] | None) -> Thinking[Pick | None]:
-        """The next pick of the search, `None` if it has ended. Its calls and events go to the driver.
+        """The next pick of the search, `None` if it has ended. Calls and events of the search go to the
+        driver.
 
-        Thoughts that a person has pruned are left out of the pick. If none remain, the search is given no
-        children for it and picks again.
+        Thoughts that a person has pruned are removed from the pick. If none remain, the search receives an
+        empty list of children and picks again.
         """
         value: Any = children
         passed = 0
@@ -258,7 +262,8 @@ class _Run:
                     return None
                 if end.value is not None and not (isinstance(end.value, str) and end.value in self.tree):
                     raise ValueError(
-                        f"search {self.name!r} returned {end.value!r}, which is no thought"
+                        f"search {self.name!r} must return the id of a thought, a code that begins with "
+                        f"'limit:', or None: got {end.value!r}."
                     ) from None
                 self.found = None if end.value in self.barred else end.value
                 return None
@@ -292,7 +297,7 @@ class _Run:
             group = _group(parent)
             for id in group:
                 if id not in nodes:
-                    raise ValueError(f"search {name!r} picked {id!r}, which is not a thought of its tree")
+                    raise ValueError(f"search {name!r} must pick ids of thoughts in its tree: got {id!r}.")
             firsts.append(group[0])
         for id in firsts:
             if id in closed:
@@ -301,10 +306,13 @@ class _Run:
                     "state.open(ids)."
                 )
         if len(set(firsts)) < len(firsts):
-            raise ValueError(f"search {name!r} picked a thought twice at once: got {firsts}")
-        many = type(pick.count) is not int and isinstance(pick.count, Sequence)  # the latter alone is slow
+            raise ValueError(f"search {name!r} must not pick a thought twice in one pick: got {firsts}.")
+        many = type(pick.count) is not int and isinstance(pick.count, Sequence)  # isinstance alone is slow
         if many and len(_counts(pick, self.settings.propose)) != len(firsts):
-            raise ValueError(f"count must be one number, or one for each parent: got {pick.count!r}")
+            raise ValueError(
+                f"search {name!r}: Pick.count must be one number, or a list with one for each of the "
+                f"{len(firsts)} parents: got {pick.count!r}."
+            )
         return pick
 
     def _without_barred(self, pick: Pick) -> Pick:
@@ -320,7 +328,7 @@ class _Run:
     def _steered(self) -> Thinking[list[str]]:
         """Take account of what a person has changed since the last pick. Returns the ids of new thoughts.
 
-        This is the one place where the search has no call under way.
+        It runs between two picks, when no call of the search is pending.
         """
         state = self.state
         changing: Thinking[list[Change]] | None = yield Acts(
@@ -345,7 +353,7 @@ class _Run:
     def _expand(self, pick: Pick) -> Thinking[list[str]]:
         """Carry out a pick. Returns the ids of the new children.
 
-        Thoughts are counted before they are requested, so `stop.nodes` is never exceeded.
+        Children are counted before they are requested, so `stop.nodes` is never exceeded.
         """
         propose, evaluate = pick.proposer or self.settings.propose, self.settings.evaluate
         counts, search = _counts(pick, propose), self.settings.search
@@ -396,7 +404,7 @@ class _Run:
         return place
 
     def _continued(self, parent: str | tuple[str, ...]) -> Place:
-        """The place for further children of `parent`, which are numbered after its present ones."""
+        """The `Place` for further children of `parent`, which are numbered after its existing children."""
         node, *sources = _group(parent)
         place = self._place(node)
         place.sources = tuple(sources)
@@ -410,8 +418,8 @@ class _Run:
         return place
 
     def _settle(self, fresh: Sequence[str]) -> Thinking[list[str]]:
-        """Drop thoughts below the least score, link those that reach a known state, and close those that need
-        no further step. Returns the rest, which may be expanded."""
+        """Prune thoughts below `stop.min_score`, merge those that reach a known state, and close those that
+        are finished or at the depth limit. Returns the ids neither failed, duplicate, pruned nor merged."""
         eligible: list[str] = []
         nodes, domain = self.tree.nodes, self.task.domain
         for id in fresh:
@@ -473,7 +481,7 @@ class _Run:
         self.best.append(max([0.0, *self.best[-1:], *[nodes[id].rank for id in fresh]]))
         return kept
 
-    # Ends.
+    # The end of the search.
 
     def _stops(self, kept: Sequence[str], pick: Pick | None) -> Thinking[str]:
         """Why the search ends after this pick, "" if it goes on."""
@@ -493,7 +501,7 @@ class _Run:
         return "converged" if self.stop.converged(self.best) else ""
 
     def _solution(self, kept: Sequence[str]) -> Node | None:
-        """The best of `kept`, best first, that solves the task."""
+        """The first thought of `kept`, which is sorted best first, that solves the task."""
         if self.stop.solved is None:
             return None
         for node in (self.tree[id] for id in kept):
@@ -504,7 +512,8 @@ class _Run:
         return None
 
     def _may_answer(self, id: str) -> bool:
-        """Whether a path can be the solution. If no form was requested, a judge of answers decides."""
+        """Whether a path can be the solution. A path without the answer that it could state can be only if no
+        prompt asks for an answer and the evaluator judges answers."""
         if self._is_unfinished(id):
             return self.settings.evaluate.judges_answers and not self.settings.propose.asks_for_answer
         return self.state.complete(id) is not False
@@ -518,11 +527,11 @@ class _Run:
         return asked or self.task.domain.states_answer(self.task, self.tree.texts(id)) is not None
 
     def _room(self) -> int | None:
-        """How many thoughts may still be added."""
+        """How many thoughts may still be added. `None` means no limit."""
         return None if self.stop.nodes is None else max(self.stop.nodes - len(self.tree), 0)
 
     def _why_empty(self) -> str:
-        """Why the search picks nothing more."""
+        """The stop code of a search that picks nothing more."""
         if self._room() == 0:
             return "limit:nodes"
         if self.limit:

@@ -17,19 +17,20 @@ class UncertaintyBranching(Search):
     """Uncertainty-guided branching: one step at a time, and the most certain of `count` for uncertain steps.
 
     The uncertainty of a token is 1 minus the difference between the probabilities of its two most likely
-    alternatives. If that of a step is above `threshold`, the step is replaced by `count` new samples, of
-    which the one with the lowest mean uncertainty of its tokens is kept. Scores do not matter.
+    alternatives. If the uncertainty of a step (see `tokens`) is above `threshold`, the step is replaced by
+    `count` new samples, of which the one with the lowest mean uncertainty of its tokens is kept. The search
+    ignores scores.
 
     The model must report two log-probabilities per token, and the proposer must make one thought per reply
-    (`Sample`, `Continue`). A step without them is kept as it is; a note `score.missing` says so. A finished
-    path is the answer. If `stop.depth` ends the path, the answer rule decides.
+    (`Sample`, `Continue`). A step without log-probabilities is kept; a note `score.missing` says so. A
+    finished path is the answer. If `stop.depth` ends the path, the answer rule decides.
 
     References:
         Zhu et al. 2025, Uncertainty-Guided Chain-of-Thought for Code Generation, arXiv:2503.15341
-        (probability differential at the first token of a line); ThinkBooster, `uncertainty_cot`, from whose
-        experiments the defaults are. ThinkBooster makes a separate call to measure the first token; here the
-        first token of the sampled step is measured. The other measure of the paper, the entropy over the
-        vocabulary, is missing: endpoints report 20 alternatives at most.
+        (probability differential at the first token of a line); ThinkBooster, `uncertainty_cot`, whose
+        experiments use the default settings. ThinkBooster makes a separate call to measure the first token;
+        here the first token of the sampled step is measured. The other measure of the paper, the entropy over
+        the vocabulary, is missing: endpoints report 20 alternatives at most.
     """
 
     kind: ClassVar[str] = "uncertainty_branching"
@@ -44,7 +45,7 @@ class UncertaintyBranching(Search):
     """The uncertainty above which a step is sampled again (τ in the paper)."""
 
     tokens: Literal["first", "all"] = "first"
-    """The tokens of a step that decide: the first one, or the mean of all."""
+    """The tokens whose mean uncertainty is the uncertainty of a step: the first one, or all."""
 
     def run(self, state: SearchState) -> Searching:
         last = state.root
