@@ -119,7 +119,7 @@ def test_a_lacking_key_is_an_error_at_once(tmp_path, monkeypatch):
     [
         ("olama/x", r"Unknown provider of olama/x \(did you mean 'ollama'\?\)"),
         ("gtp-4.1-mini", "did you mean 'gpt-4.1-mini'"),
-        ("my-model", "prefix the name with one, as in ollama/qwen3:8b"),
+        ("my-model", "prefix it to the name, as in ollama/qwen3:8b"),
     ],
 )
 def test_a_provider_that_nobody_knows_is_an_error_at_once(model, says):

@@ -505,7 +505,7 @@ def test_wrong_models():
         tl.Lab("sim/game24", timeout=0)
     with pytest.raises(ValueError, match="unknown simulated model 'sim'; known are sim/game24, "):
         tl.Lab("sim")
-    with pytest.raises(ValueError, match=r"'vllm' is the prefix of models\. Pass 'vllm/NAME'"):
+    with pytest.raises(ValueError, match=r"'vllm' is only the prefix of model names\. Pass 'vllm/NAME'"):
         tl.Lab("vllm")
     for url in ("http://localhost:1/v1/chat/completions", "http://localhost:1/v1/completions/"):
         with pytest.raises(ValueError, match="base_url must be the URL before /chat/completions"):

@@ -171,7 +171,7 @@ def test_tokens_or_values_that_do_not_fit_are_an_error(server, path, page):
 
 
 def test_a_step_that_holds_the_special_token_gets_no_reward(server):
-    with pytest.raises(Failure, match=re.escape("expected 1 lines: got 2, by <|im_end|>")):
+    with pytest.raises(Failure, match=re.escape("expected 1 lines separated by <|im_end|>: got 2")):
         replied(served(server, Skywork), reward_call("one <|im_end|> two"))
 
 

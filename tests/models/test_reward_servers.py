@@ -569,7 +569,7 @@ def test_errors_are_those_of_the_server(server, kind, status, body, message, ret
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_without_a_solution_is_an_error(server, kind):
-    with pytest.raises(Failure, match="needs a solution"):
+    with pytest.raises(Failure, match="must have a solution"):
         replied(served(server, kind), Call("0", "sample", (Message("user", "2 + 2?"),)))
     assert server.asked == []
 

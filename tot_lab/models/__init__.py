@@ -1,7 +1,7 @@
 """Models, and the stack of layers above them; see `stack`.
 
-To add a model, write a module with a `Part` that has `async def __call__(self, call)`, or with an `Endpoint`
-if it calls a server. A simulated model belongs to the module of its domain.
+To add a model, write a subclass of `Part` with `async def __call__(self, call)`, or a subclass of `Endpoint`
+if it calls a server. A simulated model belongs in the package of its domain.
 """
 
 from tot_lab.models.cache import Cache, CacheMiss

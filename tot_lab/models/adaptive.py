@@ -1,9 +1,9 @@
 """The rule that finds how many concurrent requests an endpoint should get.
 
-It uses no clock and no I/O: `AdaptiveLimiter` (limits.py) reports requests to `AdaptiveLimit` and obeys
-`value`. Requests count only if they were sent while the limit was reached, because a strategy with few calls
-shows nothing about the server. `_Window` measures the throughput of one limit, and the generator `_limits`
-decides which limit is measured next.
+It uses no clock and no I/O: `AdaptiveLimiter` (limits.py) reports the end of each request to `AdaptiveLimit`,
+and keeps as many in flight as its `value`. Only requests that were sent while the limit was reached are
+measured, because a strategy with few calls shows nothing about the server. `_Window` measures the throughput
+at one limit, and the generator `_limits` decides which limit is measured next.
 """
 
 from __future__ import annotations
@@ -12,61 +12,63 @@ import math
 from collections.abc import Generator
 from typing import NamedTuple
 
-START = 16
+START = 16  # the first limit
 LARGEST = 512
 """The largest limit. An operating system often allows a process 1,024 open connections and files."""
 
 SAMPLES = 16
-"""Replies that are measured before a decision, or as many as the limit if that is more."""
+"""The least number of replies in a measurement. A limit above it needs as many replies as the limit."""
 
 TRIAL_SECONDS, HOLD_SECONDS = 0.2, 1.0
-"""Shortest measurement of a new limit and of the current one: this process may pause nearly as long."""
+"""The least duration of a measurement of a new limit, and of the current one. A pause of this process, which
+may be nearly as long, would distort a shorter one.
+"""
 
 GAIN = 1.1
-"""Factor by which the throughput must rise when the limit is doubled, less for a smaller step."""
+"""Factor by which the throughput must rise if the limit is doubled. A smaller step up needs a smaller one."""
 
 KEPT = 0.95
-"""Share of the throughput that must remain at half the limit for the smaller limit to be preferred."""
+"""A smaller limit is preferred if it keeps at least this fraction of the throughput."""
 
 CHANGED = 1.5
-"""Factor by which the latency must change to start a probe early."""
+"""Factor by which the throughput at a held limit must change, twice in a row, to start a probe early."""
 
 COMPARED, REMEMBERED = 8, 128
-"""Requests at a limit before its failures are compared, and before older requests count half."""
+"""Requests at a limit before its failure rate is compared, and before older requests count half."""
 
 APART = 1.5
-"""Smallest factor between two limits whose shares of failures are compared."""
+"""The least ratio of two limits whose failure rates are compared."""
 
 DOUBT = 2.0
-"""Difference of log-likelihoods that chance alone exceeds once in 20 times."""
+"""Difference of log-likelihoods that chance alone exceeds with a probability of 5 %."""
 
 HOLD, LONGEST_HOLD = 2, 64
-"""Measurements between two probes: at first, and at most, after many unsuccessful probes."""
+"""Measurements between two probes: at first, and at most. Each unsuccessful probe doubles the number."""
 
 
 class _Window:
     """Measures the throughput at one limit.
 
-    A measurement waits for one round trip after a change, and then averages the latency of as many requests
-    as the limit. The throughput is the limit divided by the latency (Little's law), counted in output tokens,
-    so that phases of long and of short replies can be compared.
+    A measurement skips the first round trip after the limit changed, and then averages the latency of at
+    least as many requests as the limit. The throughput is the limit divided by the mean latency (Little's
+    law), in output tokens per second, so that phases of long and of short replies can be compared.
     """
 
     def __init__(self, limit: int, changed: float) -> None:
         self.limit = limit
         self.changed = changed
         self.settled: float | None = None
-        """Time of the first reply to a request that was sent since the limit changed."""
+        """Time of the first reply to a request sent after the limit changed, or `None` before that reply."""
         self.start(changed)
 
     def start(self, now: float) -> None:
-        """Begin a measurement."""
+        """Begin a measurement at the time `now`."""
         self.began = now
         self.replies, self.seconds, self.tokens, self.broken = 0, 0.0, 0, 0
 
     def add(self, sent: float, now: float, tokens: int, shortest: float) -> float | None:
-        """Count a reply. Returns the throughput if this completes a measurement of at least `shortest`
-        seconds.
+        """Count a reply. If it completes a measurement, which takes at least `shortest` seconds, return the
+        throughput in tokens per second, else `None`.
         """
         if sent < self.changed:
             return None
@@ -85,23 +87,25 @@ class _Window:
 
 
 class _Shares:
-    """The share of the recent requests that failed, for each limit."""
+    """The failure rates of recent requests, by the limit at which they were sent."""
 
     def __init__(self) -> None:
         self._counts: dict[int, tuple[float, float]] = {}  # requests and failures
 
     def add(self, limit: int, failed: bool) -> None:
-        """Count a request that was sent at `limit`."""
+        """Count a request that was sent at `limit`, and whether it failed."""
         requests, failures = self._counts.get(limit, (0.0, 0.0))
         weight = 0.5 if requests >= REMEMBERED else 1.0
         self._counts[limit] = (requests * weight + 1, failures * weight + failed)
 
     def are_usual(self, limit: int) -> bool:
-        """Whether failures at `limit` are as frequent as at another one, so that they do not depend on it.
+        """Whether failures are as frequent at `limit` as at the nearest other limit, so that the limit does
+        not cause them. `False` if no other limit has enough requests.
 
-        They must occur at the smaller limit too. If less than half of the requests fail, the shares must not
-        differ significantly. If more fail, an overloaded server is another explanation: it answers as many
-        requests per second at both limits and refuses the others. An equal share must then be likelier.
+        Failures must occur at the smaller of the two limits. If less than half of the requests at the larger
+        one fail, the failure rates must not differ significantly. If more fail, the server may be overloaded:
+        it then answers equally many requests per second at both limits and refuses the rest. Equal failure
+        rates must be likelier than that.
         """
         known = [at for at, (n, _) in self._counts.items() if n >= COMPARED]
         smaller = [at for at in known if at <= limit / APART]
@@ -129,7 +133,7 @@ def _log_likelihood(counts: tuple[float, float], share: float) -> float:
 
 
 class _Refused(Exception):
-    """The server refused requests. `limit` is the next smaller limit."""
+    """Thrown into `_limits` when the server refused requests. `limit` is the smaller limit to use next."""
 
     def __init__(self, limit: int, reason: str) -> None:
         self.limit = limit
@@ -137,7 +141,7 @@ class _Refused(Exception):
 
 
 class _Step(NamedTuple):
-    """A limit to measure, why it was chosen, and the shortest measurement."""
+    """A limit to measure, why it was chosen, and the least duration of the measurement in seconds."""
 
     limit: int
     reason: str
@@ -145,39 +149,40 @@ class _Step(NamedTuple):
 
 
 _Search = Generator[_Step, float, tuple[int, float]]
-"""Measures limits, and returns the best one with its throughput."""
+"""Yields limits, receives their throughputs, and returns the best limit with its throughput."""
 
 
 class AdaptiveLimit:
-    """Finds the concurrency with the best throughput, and the smallest of several good ones.
+    """Finds the concurrency with the best throughput, or the smallest of several with nearly the same.
 
-    - *Growth.* The limit doubles as long as each doubling raises the throughput by a tenth. The last step,
-      which does not, is undone. If the first step does not, the limit is halved as long as that loses
-      almost nothing.
+    - *Growth.* The limit doubles as long as each doubling raises the throughput by a tenth. A doubling that
+      does not is undone. If even the first does not, the limit is halved as long as that loses at most 5 % of
+      the throughput.
     - *Back-off.* A refusal undoes a step up, and otherwise halves the limit, at most once per round trip:
-      no other counts until the requests above the new limit have ended. One 429, 503 or 529 is a refusal.
-      Broken connections and time-outs count as one only if a quarter of the requests fail, and at least four.
-      Failures that are as frequent at another limit do not count.
-    - *Below a refused limit* growth is a binary search, and stops an eighth below it.
-    - *Probes.* The limit is then held. A step up and a step down are tried in turn, less often after each
-      unsuccessful probe, and at once if the latency rose or fell by half in two measurements in a row.
+      further refusals are ignored until the requests above the new limit have ended. One 429, 503 or 529 is a
+      refusal. Broken connections and time-outs are one only if as many requests failed as a quarter of the
+      limit, and at least four. Failures that are as frequent at another limit are ignored.
+    - *Below a refused limit*, growth is a binary search, which stops before a step of less than an eighth.
+    - *Probes.* The best limit is then held. A step up and a step down are tried in turn, less often after
+      each unsuccessful probe, and at once if the throughput rose or fell by a factor of 1.5 in two
+      measurements in a row.
 
     References:
         Chiu and Jain 1989, Analysis of the increase and decrease algorithms for congestion avoidance (AIMD).
         RFC 5681 (TCP: slow start, half of what is in flight after a loss). Xu, Harfoush and Rhee 2004
         (BIC-TCP: binary search below the last loss). Netflix concurrency-limits, `AIMDLimit`, `VegasLimit`
-        and `Gradient2Limit`: requests count only if the limit is used. They compare latencies with an
-        estimate of the latency without load. Replies of varying length allow no such estimate, so this
-        rule compares throughputs.
+        and `Gradient2Limit`: a request counts only if the limit is in use. These limits compare the latency
+        with an estimate of the latency without load. Replies of varying length allow no such estimate, so
+        this rule compares throughputs.
     """
 
     def __init__(self) -> None:
         self.reason = ""
         """Why the limit last changed."""
         self._ceiling: int | None = None
-        """The limit that was refused, unless a larger one was good since."""
+        """The limit at which requests were refused. `None` if a limit as large has worked since."""
         self._refused = -1.0  # time of the last refusal
-        self._falling = False  # no measurement was completed since then
+        self._falling = False  # whether no measurement was completed since then
         self._shares = _Shares()
         self._rule = self._limits()
         self._step = next(self._rule)
@@ -185,23 +190,23 @@ class AdaptiveLimit:
 
     @property
     def value(self) -> int:
-        """The limit."""
+        """The number of concurrent requests to allow now."""
         return self._step.limit
 
     @property
     def is_refused(self) -> bool:
-        """Whether the server refused a larger limit, and none so large was good since."""
+        """Whether the server refused a limit, and no limit as large has worked since."""
         return self._ceiling is not None
 
     def replied(self, sent: float, now: float, limit: int, tokens: int, *, is_full: bool) -> bool:
         """Count a reply. Returns whether `value` changed.
 
         Args:
-            sent: When the request was sent.
-            now: The time.
-            limit: The limit then.
-            tokens: Tokens of the reply.
-            is_full: Whether the limit was reached then.
+            sent: The time at which the request was sent.
+            now: The time of the reply, by the same clock, in seconds.
+            limit: The limit when the request was sent.
+            tokens: Output tokens of the reply.
+            is_full: Whether the limit was reached when the request was sent.
         """
         self._shares.add(limit, False)
         if not is_full:
@@ -222,13 +227,13 @@ class AdaptiveLimit:
         """Count a failed request. Returns whether `value` changed.
 
         Args:
-            sent: When the request was sent.
-            now: The time.
-            limit: The limit when it was sent.
-            under_way: Requests under way or waiting to be repeated. There are more than `value` for some time
+            sent: The time at which the request was sent.
+            now: The time of the failure, by the same clock, in seconds.
+            limit: The limit when the request was sent.
+            under_way: Requests in flight or waiting to be repeated. They are more than `value` for some time
                 after a decrease.
-            reason: A word for the failure, such as its status.
-            refused: Whether the server said that it is overloaded.
+            reason: The HTTP status, `connection` or `timeout`.
+            refused: Whether the status says that the server is overloaded (429, 503 or 529).
         """
         self._shares.add(limit, True)
         if sent < self._refused or under_way > self.value:
@@ -251,10 +256,10 @@ class AdaptiveLimit:
         self.reason = self._step.reason
         self._window = _Window(self.value, now)
 
-    # The rule receives the throughput of each limit that it yields, or `_Refused`.
+    # Each generator receives the throughput at the limit that it yielded, or `_Refused` is thrown into it.
 
     def _limits(self) -> Generator[_Step, float, None]:
-        """Look for the best limit, and start again after a refusal."""
+        """Search for the best limit, hold it, and start again at the limit of each refusal."""
         limit, reason = START, ""
         while True:
             try:
@@ -269,8 +274,8 @@ class AdaptiveLimit:
     def _climb(
         self, limit: int, throughput: float, direction: int, reason: str = "probe", *, probes: bool = False
     ) -> _Search:
-        """Double the limit (`direction` 1) or halve it (-1) as long as that is good. If a larger limit is
-        refused, the raised `_Refused` names the last good one.
+        """Double the limit (`direction` 1) or halve it (-1) as long as the throughput allows it; see `GAIN`
+        and `KEPT`. If a larger limit is refused, the raised `_Refused` has the last limit that was not.
         """
         while (following := self._next(limit, direction, probes)) is not None:
             try:
@@ -288,10 +293,10 @@ class AdaptiveLimit:
         return limit, throughput
 
     def _hold(self, limit: int, throughput: float) -> Generator[_Step, float, None]:
-        """Hold a limit, and probe the next larger and the next smaller one in turn."""
+        """Hold the best limit, and probe a larger and a smaller one in turn. Never returns."""
         hold, direction, reason = HOLD, 1, "throughput"
         while True:
-            before, changed = throughput, 0  # measurements in a row with another latency
+            before, changed = throughput, 0  # measurements in a row with a changed throughput
             for _ in range(hold):
                 throughput = yield _Step(limit, reason, HOLD_SECONDS)
                 ratio = throughput / before if before else 1.0
@@ -315,8 +320,9 @@ class AdaptiveLimit:
             hold = min(2 * hold, LONGEST_HOLD) if limit == held else HOLD
 
     def _next(self, limit: int, direction: int, probes: bool) -> int | None:
-        """Return the limit to try after `limit`, or `None`. Below a refused limit it is halfway to that one.
-        If this is too small a step, only a probe goes on, by an eighth.
+        """Return the limit to try after `limit`, or `None` to stop. Below a refused limit, this is at most
+        halfway to it. If that is a step of less than an eighth, a search stops, and a probe takes a step of
+        an eighth.
         """
         if direction < 0:
             return limit // 2 or None

@@ -1,7 +1,8 @@
-"""The layer that makes one request of several calls: samples of one prompt, or short judgements of several.
+"""The layer that merges calls into one request: samples of one prompt, or short judgements of several
+prompts.
 
-Each call keeps its own reply and cache entry. The common request shows only in the amount paid, since a
-prompt that the samples of a request share is paid once.
+Each call keeps its own reply and cache entry. Only `paid` shows that calls were merged: a prompt that all
+samples of a request share is paid once.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from tot_lab.models.flight import Flight
 from tot_lab.models.stack import LATER, UNLISTED, Backend, Give, SampleCalls
 
 GATHERING = 0.005
-"""Seconds that a call waits for similar ones, or longer while each iteration of the event loop brings more of
-them. Those of one turn of a search arrive together.
+"""Seconds for which the first call waits for others to merge with. It waits longer while each iteration of
+the event loop brings another one. The calls of one search step arrive together.
 """
 
 MOST = 32
-"""The most calls of one request. It is the default limit of text-embeddings-inference."""
+"""The most calls of one request: the default batch limit of text-embeddings-inference."""
 
 
 class Gathered(Flight):
-    """Calls that can be one request, and the request for them if there are several."""
+    """A group of calls that can be merged, and the request for those that still wait when it is sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +36,7 @@ class Gathered(Flight):
         self.is_sent = False
 
     def note(self, name: str, **data: Any) -> None:
-        """Forward the note to all calls, or to those in `only`."""
+        """Forward the note to the observers of all calls, or of the calls in `only`."""
         only = data.pop("only", None)
         if only is None:
             super().note(name, **data)
@@ -46,8 +47,8 @@ class Gathered(Flight):
                 observer.note(name, **data)
 
     def send(self, inner: Backend) -> None:
-        """Request the replies that are still wanted, in the order of the samples. A single call requests its
-        reply itself.
+        """Make one request for the calls that still wait, in the order of their samples. If only one waits,
+        no request is made here: `Batched.answer` passes the call to the next layer by itself.
         """
         self.is_sent = True
         wanted = [pair for pair in self.calls if pair[1] in self.observers]
@@ -61,8 +62,8 @@ class Gathered(Flight):
             self.land([])
 
     def reply_to(self, observer: CallObserver) -> Reply:
-        """Return the reply to the call of `observer`. The observer pays in proportion to what the call would
-        have cost alone.
+        """Return the reply to the call of `observer`, and set `observer.paid` to a part of the amount paid
+        for the request, in proportion to the cost of each reply.
         """
         replies, place = self.replies(), self.sent[observer]
         if self.paid is not None:
@@ -77,7 +78,8 @@ class Batched:
 
     Args:
         inner: The next layer.
-        key: Calls with the same key can be one request. `None` means that a call needs its own request.
+        key: Returns the key of a call. Calls with equal keys can be merged. `None` means that a call needs
+            its own request.
     """
 
     def __init__(self, inner: Backend, key: Callable[[Call], Hashable | None]) -> None:
@@ -86,7 +88,7 @@ class Batched:
         self.gathering: dict[Hashable, Gathered] = {}
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return the reply to the one call of `calls`."""
+        """Return the reply to the only call in `calls`."""
         (call,) = calls
         key = None if observer.watched else self.key(call)
         if key is None:
@@ -104,7 +106,7 @@ class Batched:
         return await self.inner.answer(calls, observer)
 
     async def answer_each(self, asked: SampleCalls, give: Give) -> None:
-        """Give each observer its reply. The calls are samples of one request."""
+        """Give each observer the reply to its call. The calls differ only in their sample."""
 
         async def alone(observer: CallObserver) -> None:
             if observer in asked:
@@ -127,7 +129,7 @@ class Batched:
             await asyncio.gather(*(together(*pair) for pair in self._joined(key, asked).items()))
 
     def _joined(self, key: Hashable, asked: SampleCalls) -> dict[Gathered, list[CallObserver]]:
-        """Let calls wait in groups, and return these with the observers of the calls in them."""
+        """Add each call to a waiting group, and return the groups with the observers of the added calls."""
         groups = defaultdict[Gathered, list[CallObserver]](list)
         group: Gathered | None = None
         for observer, call in asked.items():
@@ -144,7 +146,7 @@ class Batched:
         return groups
 
     def _look(self, key: Hashable, group: Gathered, before: int) -> None:
-        """Send the request, unless calls have joined it since there were `before` of them."""
+        """Send the request of the group, or look again soon if it now has more than `before` calls."""
         if before < len(group.calls) < MOST:
             group.loop.call_soon(self._look, key, group, len(group.calls))
         else:

@@ -1,10 +1,10 @@
 """The disk cache: each distinct call is paid for once, and an experiment can be repeated offline.
 
 An entry holds the whole request and the whole reply. It is served only if its checksum and its schema are
-valid. Errors are never stored. The first reply to a call is kept: a later one does not replace it, and
+valid. Errors are never stored. A store keeps the first reply to a call; a later one does not replace it, and
 `refresh` writes new replies to a new store.
 
-    folder/1, folder/2, …    the stores, each a `Store`; the newest reply is read first
+    folder/1, folder/2, …    the stores, each a `Store`; the one with the highest number is read first
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 Mode = Literal["auto", "off", "refresh", "replay"]
 """How the cache is used.
 
-`auto` calls the model only for unknown calls. `off` calls the model for every call and caches nothing.
-`refresh` calls the model once for every call and stores the replies beside the old ones. `replay` never calls
-the model, and an unknown call is an error. The exception is a simulated model without a cache, which computes
-its replies.
+`auto` calls the model only for calls that are not cached. `off` calls the model for every call and caches
+nothing. `refresh` calls the model once for every call, and stores the replies beside the old ones. `replay`
+never calls the model, and a call that is not cached is an error; only a simulated model without a cache
+computes its replies again.
 """
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 _UNKNOWN: Weights = {}
-_DIFFERENCES = 3  # the most that an error names
+_DIFFERENCES = 3  # the most differences that `CacheMiss` names
 
 
 class CacheMiss(CacheError):
-    """Raised in `replay` for a call that is not cached. The message describes the most similar entry."""
+    """A call that is not cached, in `replay`. The message describes the most similar entry."""
 
 
 class Readable(Protocol):
-    """A source of entries."""
+    """A source of entries: the bytes of each, by key."""
 
     def get(self, key: str) -> bytes | None: ...
     def __iter__(self) -> Iterator[str]: ...
@@ -60,7 +60,7 @@ class Readable(Protocol):
 
 
 class Cache:
-    """Cached replies: a folder that grows, or an exported file, which is read-only.
+    """Cached replies: a folder, to which replies are added, or an exported file, which is read-only.
 
     Args:
         path: A folder, or a `.jsonl.gz` file that `tot-lab cache export` wrote. `None` means
@@ -71,7 +71,7 @@ class Cache:
     def __init__(self, path: str | os.PathLike[str] | None = None, *, create: bool = True) -> None:
         self.path = default_folder() if path is None else Path(path)
         self.stores: list[Readable] = []
-        """Where replies are looked up, newest first."""
+        """The stores, newest first, in the order in which a reply is looked up."""
         self.newest: Store | None = None
         if self.path.is_file() or self.path.suffix == ".gz":
             self.stores = [Exported(self.path)]
@@ -84,13 +84,11 @@ class Cache:
         self.stores = list(stores)
 
     def renewed(self) -> Cache:
-        """Return a cache that reads and writes only a new store, for `refresh`. From now on, this cache reads
-        that store first.
+        """Return a cache that reads and writes only a new store of the same folder, for `refresh`. From now
+        on, this cache reads and writes that store first.
         """
         if self.newest is None:
-            raise CacheError(
-                f"{self.path}: an exported file cannot be written. Import it into a folder first."
-            )
+            raise CacheError(f"{self.path}: an exported file is read-only. Import it into a folder first.")
         number = int(self.newest.folder.name)
         made = False
         while not made:
@@ -110,13 +108,15 @@ class Cache:
         return fresh
 
     def _entries_under(self, key: str) -> Iterator[bytes]:
-        """Yield what is stored under `key`, newest first."""
+        """Yield the bytes of each entry under `key`, newest first."""
         for store in self.stores:
             if (data := store.get(key)) is not None:
                 yield data
 
     def stored(self, key: str, weights: Weights = _UNKNOWN) -> tuple[bytes, Stored] | None:
-        """Return the newest entry under `key` whose weights agree with `weights`, as bytes and decoded."""
+        """Return the newest entry under `key` whose weights agree with `weights`, as bytes and decoded, or
+        `None`.
+        """
         for data in self._entries_under(key):
             stored = stored_in(key, data)
             if not disagreements(weights, stored.weights):
@@ -124,7 +124,9 @@ class Cache:
         return None
 
     def reply(self, key: str) -> Reply | None:
-        """Return the cached reply under `key`, or `None`. Raises `CacheError` if the entry is not valid."""
+        """Return the newest cached reply under `key`, or `None`. Raises `CacheError` if its entry is not
+        valid.
+        """
         return next(self.replies(key), None)
 
     def replies(self, key: str) -> Iterator[Reply]:
@@ -133,28 +135,30 @@ class Cache:
             yield stored_in(key, data).reply
 
     def held(self, keys: Collection[str]) -> Collection[str]:
-        """Return those of `keys` that may have an entry: all of them if there are several stores."""
+        """Return those of `keys` that may have an entry: with several stores, all of `keys`."""
         return keys if self.newest is None or len(self.stores) > 1 else self.newest.held(keys)
 
     async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | None:
-        """Return the entry that `stored` decodes. Workers of a distributed sweep ask another process."""
+        """Return the decoded entry of `stored`. Async, since in distributed sweeps another process looks it
+        up.
+        """
         found = self.stored(key, weights)
         return found and found[1]
 
     def other_weights(self, key: str, weights: Weights) -> list[str]:
-        """Describe how the weights of an entry on this machine differ from `weights`; [] if all agree."""
+        """Describe how the weights of some entry under `key` differ from `weights`; [] if all agree."""
         for store in self.stores:
             if found := _other_weights_in(store, key, weights):
                 return found
         return []
 
     def entry(self, key: str, replies: Sequence[Reply] = ()) -> Entry | None:
-        """Return the entry under `key` whose reply is in `replies`, or else the newest one."""
+        """Return the newest entry under `key` whose reply is in `replies`, else the newest, or `None`."""
         found = [unpacked(key, data) for data in self._entries_under(key)]
         return next((entry for entry in found if entry.reply in replies), found[0] if found else None)
 
     def put(self, key: str, data: bytes, *, replace: bool = False) -> Future[bool]:
-        """Store the bytes of an entry; see `Store.put`."""
+        """Store the bytes of an entry in the newest store; see `Store.put`."""
         if self.newest is None:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
         return self.newest.put(key, data, replace=replace)
@@ -162,14 +166,14 @@ class Cache:
     def keep(
         self, key: str, data: bytes, weights: Weights = _UNKNOWN, *, replace: bool = False
     ) -> asyncio.Future[bool]:
-        """Store the bytes of an entry as `put` does, for the running event loop. A reply of other weights
-        stays: the new one is written to another store.
+        """Store the bytes of an entry like `put`, and return a future of the running event loop. If a store
+        has a reply of other `weights` under `key`, the entry is written to another store.
         """
         if self.newest is None:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
         try:
             return self._store_for(key, weights).keep(key, data, replace=replace)
-        except CacheError as error:  # a further store cannot be made
+        except CacheError as error:  # another store cannot be created
             failed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
             failed.set_exception(error)
             return failed
@@ -184,7 +188,9 @@ class Cache:
         return self.newest
 
     def entries(self) -> Iterator[tuple[str, Entry | CacheError]]:
-        """Yield every entry with its key, newest store first. An invalid one is replaced by its error."""
+        """Yield each key with its newest entry, or with the error if that entry is not valid, newest store
+        first.
+        """
         seen: set[str] = set()
         for store in self.stores:
             for key in store:
@@ -204,8 +210,8 @@ class Cache:
     def nearest(self, request: Request) -> tuple[str, Entry] | None:
         """Return the entry that is most similar to `request`.
 
-        This is one with the same prompt and the fewest different settings, or else the one whose prompt has
-        the longest common beginning and end.
+        This is the one with the same prompt and the fewest different settings or, if no prompt is the same,
+        with the longest common prefix and suffix of the prompts. `None` if the cache has no valid entry.
         """
         text = _prompt(request)
         best: tuple[tuple[float, int], str, Entry] | None = None
@@ -223,7 +229,7 @@ class Cache:
         return None if best is None else best[1:]
 
     async def explain_miss(self, call: Call, request: Request) -> str:
-        """Return which call cannot be answered, how the most similar entry differs, and what to do."""
+        """Return the message of `CacheMiss`: how the most similar entry differs, and what to do."""
         missing = f"the {call.purpose} call at node {call.node}, sample {call.sample_index}"
         why = "The cache is empty."
         if (nearest := self.nearest(request)) is not None:
@@ -248,7 +254,7 @@ class Cache:
 
 
 def _other_weights_in(store: Readable, key: str, weights: Weights) -> list[str]:
-    """Describe how the weights of the entry under `key` differ from `weights`; [] without an entry."""
+    """Describe how the weights of the entry under `key` differ from `weights`; [] without a valid entry."""
     with suppress(CacheError):
         if (data := store.get(key)) is not None:
             return disagreements(weights, stored_in(key, data).weights)
@@ -256,8 +262,8 @@ def _other_weights_in(store: Readable, key: str, weights: Weights) -> list[str]:
 
 
 def default_folder() -> Path:
-    """Return the default folder. It is not a system cache folder, which may be cleared, because replies cost
-    money.
+    """Return the default folder: `$TOT_LAB_CACHE`, or `calls` in the user's data folder. It is not in a
+    system cache folder, which may be cleared, because replies cost money.
     """
     if named := os.environ.get("TOT_LAB_CACHE"):
         return Path(named)
@@ -271,8 +277,8 @@ class Cached:
         inner: The next layer, a `Backend`. `answer_each` needs a `Grouping`.
         cache: The cache.
         request: Returns the cache request of a call.
-        mode: See `Mode`, except `off`.
-        weights: Returns the weights that the server reports.
+        mode: See `Mode`. `off` does without this layer.
+        weights: Requests the weights that the server reports.
     """
 
     def __init__(
@@ -289,11 +295,13 @@ class Cached:
         self.mode = mode
         self.weights = weights
         self._assumed: Weights = {}
-        """The weights of the first reply, if the server reports none, so that others are not mixed in."""
+        """If the server reports no weights: those of the first cached reply, so that others are
+        not mixed in.
+        """
         self._has_warned = False
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return the reply to the one call of `calls`.
+        """Return the reply to the only call in `calls`.
 
         Raises:
             CacheMiss: In `replay`, if the call is not cached.
@@ -320,7 +328,7 @@ class Cached:
         return replies
 
     async def answer_each(self, asked: SampleCalls, give: Give) -> None:
-        """Give each observer its reply, or `None` if its call may be cached.
+        """Give each observer its reply, or `None` if its call may be cached and must go through `answer`.
 
         Raises:
             CacheError: If the cache cannot be read.
@@ -334,8 +342,8 @@ class Cached:
         await self.inner.answer_each(asked, give)
 
     async def _known(self, key: str) -> Stored | None:
-        """Return the entry under `key` whose weights are those that the server reports or, without a report,
-        those of the first reply. Warns if there are entries of other weights.
+        """Return the entry under `key` of the weights that the server reports or, without a report, of the
+        weights of the first cached reply. Warns once if there are entries of other weights.
         """
         reported = await self.weights.now()
         meant = reported or self._assumed
@@ -351,7 +359,7 @@ class Cached:
             self._has_warned = True
             which = "The server's are" if reported else "Those of the newest reply are"
             warnings.warn(
-                f"{self.cache.path}: replies of other weights under the same name: got "
+                f"{self.cache.path}: the cache has replies of other weights under the same name: got "
                 f"{', '.join(differences)}. {which} used. Set `revision` of the model to keep them apart.",
                 RuntimeWarning,
                 stacklevel=2,
@@ -362,8 +370,8 @@ class Cached:
 class StoreReplies:
     """The layer that stores replies: a reply is on disk before it is used.
 
-    It is just above the request, so that paid replies are stored even if nothing waits for them any more. If
-    another process stored a reply first, that one is returned.
+    It is below the layers that merge calls, so it stores all replies of a request, even those to calls that
+    no longer wait. If another process has stored a reply to the same call first, that reply is returned.
     """
 
     def __init__(
@@ -379,7 +387,7 @@ class StoreReplies:
         self.weights = weights
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return the replies as the cache holds them from now on."""
+        """Return the replies that are in the cache from now on, and failed replies as they are."""
         began = time.perf_counter()
         replies = list(await self.inner.answer(calls, observer))
         if any(reply.error is None for reply in replies):
@@ -404,16 +412,16 @@ class StoreReplies:
             except (OSError, CacheError) as error:
                 observer.note("call.unstored", error=str(error))
                 warnings.warn(
-                    f"A reply could not be cached ({error}). The run continues, and the reply is in the run "
-                    f"only.",
+                    f"A reply could not be cached ({error}). The run continues with it, but another run will "
+                    "call the model again.",
                     RuntimeWarning,
                     stacklevel=2,
                 )
         return replies
 
     async def _first(self, key: str, data: bytes, weights: Weights) -> Reply | None:
-        """Return the reply of these weights that was stored first, or `None` if it was damaged and has been
-        replaced.
+        """Return the reply of `weights` under `key` that was stored before. `None` if it was damaged; then
+        `data` replaces it.
         """
         try:
             first = await self.cache.find(key, weights)
@@ -432,7 +440,7 @@ def _prompt(request: Request) -> str:
 
 
 def _where(here: str, there: str, most: int = 60) -> str:
-    """Describe where two prompts start to differ."""
+    """Describe where two prompts begin to differ, with up to `most` characters of each."""
     same = common_length(here, there)
     start = max(0, same - 20)
     return f"from character {same}: {here[start : same + most]!r} here, {there[start : same + most]!r} there"

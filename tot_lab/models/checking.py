@@ -1,8 +1,8 @@
 """Checks of a model and its server: `await lab.check()`.
 
-The model is tested with small calls, and `Endpoint.server_facts` adds what its server reports and replies do
-not show. `None` means unknown, and problems are described with a remedy. An unreachable server, a slow one, a
-failing one and one with another API are different problems.
+The model is tested with small calls. `Endpoint.server_facts` adds what replies do not show, such as the
+context window. `None` means unknown, and each problem is described with a remedy. An unreachable server, a
+slow server, a failing server and a server with another API are reported as different problems.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATIENCE = 120.0
 """Seconds to wait for one reply."""
 
 AT_ONCE = 4
-"""Concurrent calls of the test, if the server does not report its slots."""
+"""Concurrent calls that are made to estimate the slots of a server."""
 
 _SCHEMA = {
     "type": "object",
@@ -38,22 +38,23 @@ class Check(NamedTuple):
     """Results of a check. `None` means unknown.
 
     Attributes:
-        name: The model.
-        address: The server or provider.
+        name: Name of the model.
+        address: URL of the server, or name of the provider.
         reachable: Whether the server answers.
-        concurrency: The recommended concurrency. `None` lets the lab find it.
-        model_there: Whether the server has the model.
-        server: Which server it is, in which version, and with which weights.
-        context_window: Tokens, as reported by the server or known of the model.
+        concurrency: The recommended setting `concurrency`. `None` lets the lab adapt it.
+        model_there: Whether the server offers the model.
+        server: Software, version and weights that the server reports, on one line.
+        context_window: Tokens of a prompt and its reply, as reported, set, or in litellm's table.
         schema: Whether replies follow a JSON schema.
         logprobs: Whether log-probabilities are returned.
         n: Whether one request can return several samples.
-        slots: Calls answered at the same time. A server that answered all `AT_ONCE` test calls may have more.
-        tokens_per_second: Generation speed of one call.
+        slots: Calls that the server answers at the same time: as reported, or else as estimated with 4 test
+            calls. A server that answered all 4 at the same time may have more slots.
+        tokens_per_second: Output tokens per second of one call alone.
         prompt_cache: Whether the server reported that it reused the beginning of a prompt. `None` also if the
             test prompts were too short for its cache.
-        prefill_tokens_per_second: Speed of processing a prompt, as reported by the server.
-        problems: What will not work.
+        prefill_tokens_per_second: Prompt tokens per second, as reported by the server.
+        problems: What will not work, and how to fix it.
     """
 
     name: str
@@ -100,7 +101,7 @@ def _word(value: object) -> str:
 
 
 class _Notes(NullObserver):
-    """A call observer that collects the names of dropped settings, and how prompts were processed."""
+    """A call observer that collects dropped settings, cached tokens and prefill speeds."""
 
     def __init__(self) -> None:
         self.dropped: set[str] = set()
@@ -117,9 +118,10 @@ class _Notes(NullObserver):
 
 
 async def check(endpoint: Endpoint) -> Check:
-    """Test `endpoint` with about ten small calls, outside cache and budget.
+    """Test `endpoint` with about ten small calls, which use neither the cache nor the budget.
 
-    It takes some seconds and a few hundred tokens. Whatever the server does, nothing is raised.
+    The test takes some seconds and a few hundred tokens. Failures of the server are described in `problems`
+    and not raised.
     """
     found = Check(endpoint.name, endpoint.address, False, endpoint.concurrency)
     try:
@@ -129,7 +131,7 @@ async def check(endpoint: Endpoint) -> Check:
         if isinstance(error, Failure) and error.connection_failed:
             problem = await endpoint.problem() if endpoint.is_hosted else None  # such as a missing key
             return found._replace(problems=(problem or _explain(endpoint, error, facts),))
-        # A slow server accepted the connection, and its model may still answer.
+        # The server is reachable but slow, or its list of models failed. The model may still answer.
     found = found._replace(reachable=True, context_window=facts.context_window, slots=facts.slots)
     problems: list[str] = []
     try:
@@ -196,7 +198,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _explain(endpoint: Endpoint, error: BaseException, facts: ServerFacts) -> str:
-    """Describe why the first call failed, and how to fix it."""
+    """Describe the failure of the first call, and how to fix it."""
     why = _reason(error)
     if not isinstance(error, Failure):
         there = (
@@ -214,7 +216,7 @@ def _explain(endpoint: Endpoint, error: BaseException, facts: ServerFacts) -> st
             f"address (that of an OpenAI-compatible server usually ends in /v1) or the prefix of the model"
         )
     if error.status is not None and error.status >= 500:
-        return f"{why}. The server fails. See its log"
+        return f"{why}. The server has an internal error. See its log"
     return why
 
 
@@ -242,7 +244,7 @@ async def _gives_logprobs(endpoint: Endpoint, problems: list[str]) -> bool:
     except (Failure, TimeoutError) as error:
         reply, why = Reply(), f" ({_reason(error)})"
     if not reply.logprobs:
-        problems.append(f'no log-probabilities come: evaluate="logprob" will not work{why}')
+        problems.append(f'no log-probabilities are returned: evaluate="logprob" will not work{why}')
     return bool(reply.logprobs)
 
 
@@ -266,9 +268,10 @@ async def _takes_n(endpoint: Endpoint, problems: list[str]) -> bool:
 async def _speed(endpoint: Endpoint, problems: list[str], notes: _Notes) -> tuple[float | None, int | None]:
     """Return the tokens per second of one call, and how many calls are answered at the same time.
 
-    Calls queue if the median of `AT_ONCE` takes longer than one alone: 2.5 times with one slot, 1.5 times
-    with two. A single late call is chance, and so are late calls that a second attempt does not repeat.
-    For a provider's own service, only the speed is measured.
+    If the server has fewer slots than `AT_ONCE`, calls queue, and their median time is longer than that of
+    one call alone: about 2.5 times with one slot, 1.5 times with two. The median ignores a single late call.
+    If calls queue, they are made once more, and the better result counts. For a provider's own service, only
+    the speed is measured.
     """
     slots = None
     try:
@@ -288,8 +291,8 @@ async def _speed(endpoint: Endpoint, problems: list[str], notes: _Notes) -> tupl
 
 
 async def _timed(endpoint: Endpoint, turn: int, place: int, notes: _Notes) -> tuple[float, Reply]:
-    """Return the seconds that a call took and its reply. The prompt is unique, so that no server answers from
-    a cache of replies.
+    """Return the seconds that one call took, and its reply. Each (`turn`, `place`) has its own prompt, so
+    that no server answers from a cache of replies.
     """
     began = time.perf_counter()
     text = f"Story {turn}.{place}: tell it at length, of rain."
@@ -301,7 +304,7 @@ async def _timed(endpoint: Endpoint, turn: int, place: int, notes: _Notes) -> tu
 
 
 def _named(endpoint: Endpoint, models: Sequence[str]) -> bool:
-    """Whether the endpoint's model is listed. Servers may add a tag or a date to its name."""
+    """Whether `models` lists the endpoint's model. Servers may append a tag or a date to its name."""
     name = endpoint.name.rpartition("/")[2]
     return any(model.rpartition("/")[2].startswith(name) for model in models)
 
@@ -312,7 +315,7 @@ def _listed(models: Sequence[str]) -> str:
 
 
 def _window(endpoint: Endpoint, facts: ServerFacts) -> tuple[int | None, list[str]]:
-    """Return the context window and the problems with it."""
+    """Return the usable context window, or `None` if it is unknown, and the problems with it."""
     own = getattr(endpoint, "context_window", None)
     if own is None and not endpoint.uses_reported_window:
         hint = f", the model has {facts.context_window}" if facts.context_window else ""

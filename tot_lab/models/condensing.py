@@ -9,8 +9,8 @@ from tot_lab.models.stack import Backend
 
 
 class Condensed:
-    """The layer that condenses log-probabilities. It is below the cache, so that a journal and the cache hold
-    the same reply.
+    """The layer that drops log-probabilities that a call does not ask for. It is below the cache, so that the
+    journal of a run and the cache hold the same reply.
     """
 
     def __init__(self, inner: Backend) -> None:

@@ -1,7 +1,7 @@
-"""HTTP connections of an event loop, through aiohttp.
+"""HTTP requests through aiohttp.
 
-All endpoints of a loop share one pool, which is closed together with the loop. Redirects are not followed,
-since their targets would receive the key, and no response can grow without limit.
+All endpoints share one connection pool per event loop, which is closed when the loop ends. Redirects are not
+followed, since their targets would receive the key, and a response has at most `LARGEST` bytes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 LARGEST = 256 * 2**20
-"""The most bytes of a response."""
+"""The most bytes of a response. A longer one is a `Failure`."""
 
 _LARGEST_ERROR = 2**20
-"""The most bytes that are read of an error response, all of which are searched for its message."""
+"""The most bytes that are read of a response with an error status, to find its message."""
 
 _CONNECTING = 30.0  # seconds to wait for a connection
-_ENDING = 0.2  # seconds to wait for the end of a stream
-_IDLE = 3.0  # seconds; servers of uvicorn close an idle connection after 5
+_ENDING = 0.2  # seconds to wait for the end of a stream after its reply is complete
+_IDLE = 3.0  # seconds to keep an idle connection; uvicorn closes it after 5
 
 _SESSIONS: WeakKeyDictionary[asyncio.AbstractEventLoop, ClientSession] = WeakKeyDictionary()
 _UNTIL_THE_END: WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncGenerator[None, None]]]
@@ -36,7 +36,8 @@ _UNTIL_THE_END = WeakKeyDictionary()
 async def at_end_of_loop(close: Callable[[], Awaitable[None]]) -> None:
     """Call `close` when the running event loop ends.
 
-    The last action of an event loop is to finish the async generators that were started in it.
+    `asyncio.run` ends an event loop by finishing the async generators that were started in it, so `close`
+    runs in the `finally` of one.
     """
 
     loop = asyncio.get_running_loop()
@@ -45,7 +46,7 @@ async def at_end_of_loop(close: Callable[[], Awaitable[None]]) -> None:
         try:
             yield
         finally:
-            _UNTIL_THE_END.pop(loop, None)  # which would keep the loop alive
+            _UNTIL_THE_END.pop(loop, None)  # the generator would keep the loop alive
             await close()
 
     waiting = until_the_end()
@@ -77,11 +78,11 @@ async def _new_session(loop: asyncio.AbstractEventLoop) -> ClientSession:
 async def opened(
     url: str, body: bytes | None, headers: Mapping[str, str], address: str, *, refusing: bool = False
 ) -> AsyncIterator[ClientResponse]:
-    """Send a request and yield the response, of which only the head was read. Without a body it is a GET.
+    """Send a request, a GET if `body` is `None`, and yield the response before its body is read.
 
     Raises:
-        Failure: If the connection fails, also while the response is read, and if `refusing` is true and the
-            status is not 200. The message still has to be scrubbed.
+        Failure: If the connection fails, even while the body is read, or if `refusing` is true and the status
+            is not 200. The caller must scrub keys from the message.
     """
     loop = asyncio.get_running_loop()
     session = _SESSIONS.get(loop) or await _new_session(loop)
@@ -98,7 +99,7 @@ async def opened(
                 text = await _error_text_of(response)
                 raise refusal(response.status, response.headers, text, address=address)
             yield response
-    except ValueError as error:  # of the URL or a header
+    except ValueError as error:  # the URL or a header is not valid
         raise Failure(f"the request cannot be sent: {shortened(str(error))}") from None
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         words = shortened(str(error)) or type(error).__name__
@@ -108,7 +109,7 @@ async def opened(
 
 
 def _close_after_streams_of_llama_cpp(response: ClientResponse) -> None:
-    """Do not reuse the connection: llama.cpp announces that it keeps it, and closes it after a stream."""
+    """Do not reuse a connection after a stream of llama.cpp, which closes it without announcing that."""
     if response.headers.get("Server") != "llama.cpp" or response.content_type != "text/event-stream":
         return
     protocol = response.connection and response.connection.protocol
@@ -124,7 +125,7 @@ async def body_of(response: ClientResponse) -> bytes:
 
 
 async def _error_text_of(response: ClientResponse) -> str:
-    """Return the text of a response with an error, or the beginning of a very long one."""
+    """Return the first `_LARGEST_ERROR` bytes of a response with an error status, as text."""
     body = b""
     while len(body) < _LARGEST_ERROR and (piece := await response.content.read(_LARGEST_ERROR - len(body))):
         body += piece
@@ -132,17 +133,17 @@ async def _error_text_of(response: ClientResponse) -> str:
 
 
 async def pieces_of(response: ClientResponse) -> AsyncIterator[bytes]:
-    """Iterate over the body as it arrives. Raises `Failure` if it is too large."""
+    """Iterate over the pieces of the body as they arrive. Raises `Failure` if it is too large."""
     size = 0
     async for piece in response.content.iter_any():
         size += len(piece)
         if size > LARGEST:
-            raise Failure(f"the response has more than {LARGEST:,} bytes", unreadable=True)
+            raise Failure(f"the response must have at most {LARGEST:,} bytes: got more", unreadable=True)
         yield piece
 
 
 async def events_of(response: ClientResponse) -> AsyncIterator[str]:
-    """Iterate over the data of server-sent events.
+    """Iterate over the `data` fields of the server-sent events in a response.
 
     References:
         WHATWG, HTML Living Standard, section 9.2.6 (interpreting an event stream).
@@ -162,8 +163,8 @@ async def events_of(response: ClientResponse) -> AsyncIterator[str]:
 
 
 async def read_to_end(events: AsyncIterator[str]) -> None:
-    """Read what follows a complete reply, so that the connection can be used again. It is closed if the end
-    does not come at once.
+    """Read the events that follow a complete reply, so that the connection can be reused. If the stream does
+    not end within 0.2 seconds, the rest is left unread and the connection is closed.
     """
     import aiohttp  # noqa: PLC0415
 
@@ -174,7 +175,7 @@ async def read_to_end(events: AsyncIterator[str]) -> None:
 
 
 async def _lines_of(response: ClientResponse) -> AsyncIterator[str]:
-    """Iterate over the lines of a response, which end with CR, LF or both."""
+    """Iterate over the lines of a response as text. A line ends with CR, LF or CRLF."""
     begun: list[bytes] = []  # pieces of an unfinished line
     after_cr = False
     async for piece in pieces_of(response):

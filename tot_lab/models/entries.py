@@ -1,8 +1,9 @@
 """Entries of the cache, and the file format in which an experiment's calls are shared.
 
 An entry is served only if its checksum and schema are valid and its reply has no error and plausible usage.
-Where whole entries are read, the key must also match the request. A file is compressed JSON lines: a manifest
-with the number of calls and the sha256 of the rest, then one line per call. Nothing that is read is executed.
+`unpacked` also checks that the key is the hash of the request. An exported file is gzipped JSON lines: a
+manifest with the number of calls and the SHA-256 of the other lines, then one line per call. Reading a file
+executes no code.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ from tot_lab.models.store import CacheError
 
 
 class DamagedEntry(CacheError):
-    """An entry that is not valid. The message names it."""
+    """An entry that must not be served. The message names its key and what is wrong with it."""
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A stored call.
 
     Attributes:
-        seconds: Time until the reply, including queueing.
+        schema: `SCHEMA` of the version of tot_lab that wrote the entry.
+        seconds: Seconds until the reply arrived, including those in queues.
         stored: Time of storage, ISO 8601 in UTC.
-        versions: Versions of tot_lab, Python, and litellm if it was used.
-        weights: What the server reported about its weights.
+        versions: Versions of tot_lab, Python and, for a model of litellm, litellm.
+        weights: What the server reported about its weights. {} means nothing.
     """
 
     schema: int
@@ -58,7 +60,7 @@ class Stored(msgspec.Struct, frozen=True):
 _entry_of = msgspec.json.Decoder(Entry).decode
 _answer_of = msgspec.json.Decoder(Stored).decode
 _encoded = msgspec.json.Encoder().encode
-_CHECKSUM = 4  # bytes; detects damage, while the key protects against a wrong request
+_CHECKSUM = 4  # bytes of a CRC-32, which detects damage
 
 
 def packed(entry: Entry) -> bytes:
@@ -71,18 +73,18 @@ def _with_checksum(data: bytes) -> bytes:
 
 
 def unpacked(key: str, data: bytes) -> Entry:
-    """Return the entry in `data`. Raises `DamagedEntry` if it is damaged, has a newer schema, or does not
-    belong to `key`.
+    """Return the entry in `data`. Raises `DamagedEntry` if it is damaged, has a newer schema, or holds
+    another request than that of `key`.
     """
     entry: Entry = _checked(key, data, _entry_of)
     if entry.request.key != key:
-        raise DamagedEntry(f"cache entry {key[:12]}… holds the reply to another request")
+        raise DamagedEntry(f"cache entry {key[:12]}… holds the reply to a request with another key")
     return entry
 
 
 def stored_in(key: str, data: bytes) -> Stored:
-    """Return what a cache hit needs of the entry in `data`. Raises `DamagedEntry` as `unpacked` does, but
-    the request is not checked.
+    """Return the part of the entry in `data` that a cache hit needs. Raises `DamagedEntry` if it is damaged
+    or has a newer schema; the request is not compared with `key`.
     """
     stored: Stored = _checked(key, data, _answer_of)
     return stored
@@ -99,7 +101,7 @@ def _checked(key: str, data: bytes, decode: Callable[[Any], Any]) -> Any:
     if found.schema > SCHEMA:
         raise DamagedEntry(
             f"cache entry {key[:12]}… has schema {found.schema}, written by a newer tot_lab. This version "
-            f"({__version__}) reads up to schema {SCHEMA}"
+            f"({__version__}) reads up to schema {SCHEMA}. Update tot_lab"
         )
     if (why := _fault(found.reply)) is not None:
         raise DamagedEntry(f"cache entry {key[:12]}… is damaged: {why}")
@@ -107,7 +109,7 @@ def _checked(key: str, data: bytes, decode: Callable[[Any], Any]) -> Any:
 
 
 def _fault(reply: Reply) -> str | None:
-    """Return why such a reply is never cached, or `None`."""
+    """Return why `reply` cannot be a cached reply, or `None` if it can."""
     if reply.error is not None:
         return f"its reply must not be an error: got {readable(reply.error)[:80]!r}"
     checked = believed(reply)
@@ -115,8 +117,8 @@ def _fault(reply: Reply) -> str | None:
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The first line of an exported file. `tot_lab_calls` is its schema, `sha256` the digest of all other
-    lines.
+    """The first line of an exported file. `tot_lab_calls` is the schema of its entries, `calls` their number,
+    `sha256` the digest of the other lines, and `runs` the ids of the exported runs.
     """
 
     tot_lab_calls: int
@@ -136,7 +138,7 @@ _lines_of = msgspec.json.Decoder(_Line).decode_lines
 
 
 def export(path: str | os.PathLike[str], entries: Iterable[tuple[str, Entry]], runs: Iterable[str]) -> Path:
-    """Write `entries` to one file, ordered by key. The same entries give the same bytes."""
+    """Write `entries` to the file `path`, ordered by key. The same entries and runs give the same bytes."""
     lines = [_Line(key, msgspec.Raw(_encoded(entry))) for key, entry in sorted(entries, key=lambda e: e[0])]
     body = msgspec.json.Encoder().encode_lines(lines)
     sha256 = hashlib.sha256(body).hexdigest()
@@ -146,7 +148,7 @@ def export(path: str | os.PathLike[str], entries: Iterable[tuple[str, Entry]], r
 
 
 class Exported:
-    """The entries of an exported file, all validated.
+    """The entries of an exported file, held in memory. All are validated when the file is opened.
 
     Raises:
         CacheError: If the file cannot be opened or is damaged.
@@ -158,7 +160,9 @@ class Exported:
             head, _, body = read(path).partition(b"\n")
             self.manifest = _manifest_of(head)
             if self.manifest.tot_lab_calls > SCHEMA:
-                raise CacheError(f"{path} was written by a newer tot_lab ({self.manifest.version}).")
+                raise CacheError(
+                    f"{path} was written by a newer tot_lab ({self.manifest.version}). Update tot_lab."
+                )
             if hashlib.sha256(body).hexdigest() != self.manifest.sha256:
                 raise CacheError(f"{path} is damaged: its checksum does not match.")
             lines = _lines_of(body)
@@ -173,7 +177,7 @@ class Exported:
             unpacked(key, data)
 
     def get(self, key: str) -> bytes | None:
-        """Return the bytes of an entry, or `None`."""
+        """Return the bytes of the entry under `key`, or `None`."""
         return self._held.get(key)
 
     def __iter__(self) -> Iterator[str]:

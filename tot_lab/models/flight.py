@@ -1,8 +1,8 @@
 """Single flight: equal calls in flight share one request.
 
-A request lives as long as somebody waits for it. A cancelled caller leaves the reply to the others, and when
-the last one leaves, the request is cancelled. The first caller that still waits pays for it. If it has to
-queue, it has the place of the earliest run among its callers.
+A request continues as long as a call waits for its reply. If one call is cancelled, the others still get the
+reply; if all are, the request is cancelled. Only the first call that still waits is charged for the request.
+A request that has to queue has the position of the earliest run among its calls.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ class Flight:
     request.
 
     Attributes:
-        task: Makes the request, once it has begun.
-        fellows: All flights of this task, if it makes requests for several.
-        outcome: The replies or the failure, once the request has ended.
+        task: The task that makes the request, or `None` before it starts.
+        fellows: All flights that share the task, if it makes requests for several. The task is cancelled only
+            when no call waits for any of them.
+        outcome: The replies or the exception. `None` until the request has ended.
+        state: Name of the latest note, "" before the first.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -47,12 +49,12 @@ class Flight:
             self.land(await inner.answer(calls, self))
 
     def land(self, outcome: Sequence[Reply] | BaseException) -> None:
-        """End the request."""
+        """Store the outcome of the request, and wake the calls that wait for it."""
         self.outcome = outcome
         self.wake()
 
     def wake(self) -> None:
-        """Let the calls that wait continue."""
+        """Let all calls that wait in `end` continue."""
         if self.loop.is_closed():  # the loop ended before the request, and no call waits any more
             return
         for turn in self.turns:
@@ -60,14 +62,14 @@ class Flight:
                 turn.set_result(None)
 
     def add(self, observer: CallObserver) -> None:
-        """Let a call wait for the request."""
+        """Add the observer of a call that waits for the request."""
         self.observers.append(observer)
         self.run_number = min(self.run_number, RUN_NUMBER.get())
         if self.state in ("call.queued", "call.retried"):
             observer.note("call.queued")
 
     async def end(self, *observers: CallObserver) -> None:
-        """Wait for the end of the request. If the waiting is cancelled, `observers` wait no longer."""
+        """Wait until the request has ended. If this wait is cancelled, `observers` are removed."""
         turn: asyncio.Future[None] = self.loop.create_future()
         self.turns.append(turn)
         try:
@@ -78,7 +80,7 @@ class Flight:
             raise
 
     def leave(self, observers: Sequence[CallObserver], *reason: Any) -> None:
-        """Let `observers` wait no longer. The request is cancelled if no call waits for it."""
+        """Remove `observers`. If none is left in the flights of the task, cancel it with `reason`."""
         self.observers = [observer for observer in self.observers if observer not in observers]
         if self.task is not None and not any(one.observers for one in (self, *self.fellows)):
             self.task.cancel(*reason)
@@ -89,7 +91,7 @@ class Flight:
         return self.outcome is not None
 
     def replies(self) -> Sequence[Reply]:
-        """Return the replies to the request, which has ended. Raises its error if it failed."""
+        """Return the replies to the request, which must have ended. Raises its exception if it failed."""
         assert self.outcome is not None
         if isinstance(self.outcome, BaseException):
             raise self.outcome
@@ -97,7 +99,7 @@ class Flight:
 
     @property
     def open(self) -> bool:
-        """Whether a call can still join: the request belongs to this event loop and somebody waits for it."""
+        """Whether a call can join: the request is of the running event loop, and a call waits for it."""
         return bool(self.observers) and self.loop is asyncio.get_running_loop()
 
     @property
@@ -119,7 +121,9 @@ class Flight:
 
 @contextmanager
 def landing(flights: Collection[Flight]) -> Iterator[None]:
-    """If the block raises, end each open flight of `flights` with that error, which its calls receive."""
+    """If the block raises, end each of `flights` that has not ended with that exception, for its calls to
+    raise.
+    """
     try:
         yield
     except BaseException as error:
@@ -135,8 +139,8 @@ class SingleFlight:
 
     Args:
         inner: The next layer, a `Backend`. `answer_each` needs a `Grouping`.
-        key: Calls with the same key are equal.
-        flights: The open flights, which several stacks share.
+        key: Returns the key of a call. Calls with equal keys are equal.
+        flights: The flights in progress by key. Several stacks share the dict.
     """
 
     def __init__(self, inner: Any, key: Callable[[Call], str], flights: dict[str, Flight]) -> None:
@@ -145,7 +149,7 @@ class SingleFlight:
         self.flights = flights
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return the reply to the one call of `calls`."""
+        """Return the reply to the only call in `calls`."""
         key = self.key(calls[0])
         flight = self.flights.get(key)
         if flight is not None and flight.open:
@@ -182,7 +186,7 @@ class SingleFlight:
         def land(flight: Flight, reply: Reply | None) -> None:
             key, observer = flights[flight]
             self._forget(key, flight)
-            if observer not in asked:  # it waits no longer, and the next one pays
+            if observer not in asked:  # its call waits no longer, and the next call is charged
                 flight.observers = [one for one in flight.observers if one is not observer]
             flight.land([] if reply is None else [reply])
             if observer in asked:
@@ -199,7 +203,7 @@ class SingleFlight:
         try:
             await asyncio.shield(task)
             for flight in flights:
-                flight.replies()  # raises its error if it failed
+                flight.replies()  # raises the exception of a failed request
         except asyncio.CancelledError as error:
             for flight, (_, observer) in flights.items():
                 flight.leave([observer], *error.args)

@@ -1,8 +1,8 @@
 """Functions as models: a user's own, or a simulated model.
 
-Whatever a function returns, yields or raises becomes a reply: text, a `Reply`, or an error. Values that a
-file cannot hold are converted, thinking is separated from the text, and an error that starts like a
-code of the driver gets a prefix.
+Whatever a function returns, yields or raises becomes a reply: text, a `Reply`, or an error. Text that UTF-8
+cannot encode is converted, thinking is separated from the text, and an error that begins like a code of the
+driver, such as `budget:`, gets the prefix `model: `.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tot_lab.core.scrubbing import scrubbed
 from tot_lab.models.stack import warn_of_failure
 
 _MISTAKES = (NameError, AttributeError, TypeError, LookupError, ImportError, ArithmeticError)
-"""Exceptions that a mistake in the code of a model function raises."""
+"""Exceptions that suggest a mistake in the code of a model function, so that its line is named."""
 
 
 class Function:
-    """The end of the stack for an async callable `Call -> Reply | str`."""
+    """The end of the stack for an async function `Call -> Reply | str`, or an async generator of text."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -46,7 +46,7 @@ class Function:
         return [await self.reply(call, observer) for call in calls]
 
     async def reply(self, call: Call, observer: CallObserver) -> Reply:
-        """Return the reply to `call`."""
+        """Return the reply to `call`. An exception of the function becomes a reply with an error."""
         try:
             asking = self.model(call)
             if type(asking) is CoroutineType:
@@ -56,7 +56,9 @@ class Function:
             elif hasattr(asking, "__await__"):
                 got = await asking
             else:
-                raise TypeError(f"the model must be async; it returned {type(asking).__name__} at once")
+                raise TypeError(
+                    f"the model must be async: got a function that returns {type(asking).__name__}"
+                )
         except Halt:
             raise
         except Exception as error:
@@ -64,10 +66,10 @@ class Function:
         return separated(Reply(readable("".join(got))) if isinstance(got, str) else checked(got))
 
     def _explain(self, error: Exception) -> str:
-        """Describe an exception of the function. For a mistake in its code, the line is named.
+        """Describe an exception of the function. For a mistake in its code, the line number is added; the
+        text of the line is not, since it may hold a key.
 
-        The first exception is also a warning, so that it is seen before a long experiment ends. The text of
-        the line may hold a key and is not shown.
+        The first exception is also given as a warning, so that it is seen before a long experiment ends.
         """
         text = format_error(error)
         if isinstance(error, _MISTAKES):
@@ -78,7 +80,9 @@ class Function:
         return text
 
     def _line_of(self, error: Exception) -> str:
-        """Return the last line of the function that `error` passed through, in brackets, or ""."""
+        """Return the last line of the function's file that `error` passed through, as " (line 3 of f)", or
+        "".
+        """
         called = self.model if hasattr(self.model, "__code__") else type(self.model).__call__
         code = getattr(called, "__code__", None)
         lines = [
@@ -90,7 +94,7 @@ class Function:
 
 
 async def _streamed(pieces: AsyncGenerator[Any, None], observer: CallObserver) -> Any:
-    """Return the joined text of the pieces, or the `Reply` among them. Watchers receive the text so far."""
+    """Return the joined text of the pieces, or the first piece that is not text, such as a `Reply`."""
     text = ""
     async with aclosing(pieces):
         async for piece in pieces:
@@ -107,7 +111,7 @@ _encoded = msgspec.json.Encoder().encode
 
 
 def checked(got: Any) -> Reply:
-    """Return what a model returned as a reply that a file can hold."""
+    """Return what a model returned as a reply that can be written to a file. Other types become an error."""
     if not isinstance(got, Reply):
         return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
     got = believed(got)

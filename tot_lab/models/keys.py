@@ -1,8 +1,9 @@
-"""Cache keys: which two calls are the same request.
+"""Cache keys, which determine whether two calls are the same request.
 
-A key holds everything that can change a reply and nothing else. A rerun therefore finds its replies whatever
-its timeouts, limits and library versions are, while two endpoints, two sample indices or two tool lists never
-share a key. Without the sample index, all candidates of a tree search would be the same text.
+A key is the hash of everything that can change a reply, and of nothing else. A rerun therefore finds its
+replies whatever its timeouts, limits and library versions are, while two models, two sample indices or two
+lists of tools never share a key. Without the sample index, all candidates of a tree search would be the same
+text.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tot_lab.core.reading.values import common_length
 from tot_lab.core.tools import TOOL
 
 SCHEMA = 1
-"""Version of the cache keys and entries. Increment it if the same request would get a different key."""
+"""Version of the cache keys and entries. Increment it if a change gives the same request another key."""
 
 
 class Request(
@@ -28,12 +29,12 @@ class Request(
     frozen=True,
     dict=True,
     omit_defaults=True,
-    rename={"sample_index": "draw"},  # the name that keys are made of
+    rename={"sample_index": "draw"},  # the name in the JSON that is hashed
 ):
     """A call as the cache stores it.
 
-    It has the fields of `Call` that can change the reply, and the identity of the model and its endpoint,
-    with sorted keys.
+    It has the fields of `Call` that can change the reply, and in `model` the identity of the endpoint with
+    sorted keys.
     """
 
     schema: int
@@ -52,12 +53,12 @@ class Request(
     tool_choice: str | None = None
     effort: str | None = None
     options: dict[str, Any] = {}
-    alternatives: int | None = None  # if it is not set, keys are those of earlier versions
+    alternatives: int | None = None  # `None` is omitted, so that keys of earlier versions stay valid
 
     @cached_property
     def key(self) -> str:
-        """The sha256 of the request as JSON. The property order of schemas and tools counts, since a model
-        sees it.
+        """The SHA-256 of the request as JSON, in hex. The order of properties in schemas and tools changes
+        it, since a model sees that order.
         """
         return hashlib.sha256(_encoded(self)).hexdigest()
 
@@ -71,12 +72,13 @@ _encoded = msgspec.json.Encoder().encode
 
 
 def request_of(call: Call, model: dict[str, Any]) -> Request:
-    """Return the request of `call` to the model with that identity.
+    """Return the request of `call` to the model with the identity `model`.
 
-    The reply of a tool depends neither on the caller nor on the sample index.
+    The request of a tool call has only the arguments, since the result depends neither on the caller nor on
+    the sample index.
 
     Raises:
-        ValueError: If JSON cannot hold a setting.
+        ValueError: If one of the options is infinite or NaN, which JSON cannot hold.
     """
     if call.purpose == TOOL:
         return Request(SCHEMA, model, (Message("user", _normalised(call.prompt)),))
@@ -102,7 +104,7 @@ def request_of(call: Call, model: dict[str, Any]) -> Request:
 
 
 class Requests:
-    """Returns the requests of calls to one model. While a call is answered, its request is built once.
+    """Builds the requests of calls to one model, once for each call between `remember` and `forget`.
 
     Args:
         model: The identity of the model, with sorted keys.
@@ -122,36 +124,38 @@ class Requests:
         return known
 
     def remember(self, call: Call) -> None:
-        """Keep the request of `call` from its first use on. `forget` must follow once it is answered."""
+        """Store the request of `call` when it is first built. Call `forget` when the call has ended."""
         self._on_their_way[id(call)] = None
 
     def forget(self, call: Call) -> None:
-        """Forget the request of `call`, which was answered."""
-        self._on_their_way.pop(id(call), None)  # the same object may be on its way twice
+        """Remove the stored request of `call`, which has ended."""
+        self._on_their_way.pop(id(call), None)  # one `Call` object may be in flight twice
 
 
 def in_order(value: Any) -> Any:
-    """Return `value` with the keys of all objects sorted."""
+    """Return `value` with the keys of all dicts in it sorted. Tuples become lists."""
     if isinstance(value, dict):
         return {name: in_order(value[name]) for name in sorted(value)}
     return [in_order(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _normalised(arguments: str) -> str:
-    """Return a tool's arguments with sorted keys and no extra spaces."""
+    """Return a tool's arguments as JSON with sorted keys and no extra spaces, or unchanged if they are not
+    JSON.
+    """
     try:
         return json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
-    except (ValueError, RecursionError):  # the tool will report it
+    except (ValueError, RecursionError):  # the tool will report the error
         return arguments
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a normalised setting: 1.0 and numpy's 1 become 1."""
+    """Return an option in its normal form: 1.0 and numpy's 1 become 1, and dicts are sorted by key."""
     if type(value).__module__ == "numpy" and hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"The setting {name!r} must be finite: got {value}.")
+            raise ValueError(f"The option {name!r} must be finite: got {value}.")
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
         return {key: _plain(name, value[key]) for key in sorted(value)}
@@ -159,7 +163,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def differences(request: Request, stored: Request) -> list[str]:
-    """Describe the fields in which two requests differ, with both values from where they differ."""
+    """Describe each field but the messages in which two requests differ: both values, near the difference."""
     found = []
     for name in request.__struct_fields__:
         here, there = (repr(getattr(one, name)) for one in (request, stored))
@@ -170,7 +174,7 @@ def differences(request: Request, stored: Request) -> list[str]:
 
 
 def _from(text: str, place: int, most: int = 120) -> str:
-    """Return a text, or the part of a long one that begins shortly before a place."""
+    """Return `text` or, if it is longer than `most`, that many characters from 40 before index `place`."""
     start = max(place - 40, 0) if len(text) > most else 0
     cut = text[start : start + most]
     return f"{'…' if start else ''}{cut}{'…' if start + most < len(text) else ''}"

@@ -1,8 +1,9 @@
 """Rate limits of endpoints: the run that began first is served first.
 
-All labs of a process that use one endpoint with the same limits share a rate limiter. An endpoint without a
-`concurrency` gets one that finds it (`AdaptiveLimiter`). Each worker of a distributed sweep keeps a part of
-each limit (`divide_limits`). A waiting call records `call.queued`, and its timeout starts when it is sent.
+All labs that use one endpoint with the same limits in one event loop share a rate limiter. If the endpoint
+sets no `concurrency`, the limiter finds the best one (`AdaptiveLimiter`). Each worker of a distributed sweep
+gets an equal part of each limit (`divide_limits`). A call that waits records `call.queued`, and its timeout
+starts when it is sent.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from tot_lab.models.stack import Backend, Endpoint, Failure, Listening, queue_po
 MINUTE = 60.0
 
 FEW, PATIENCE = 8, 10.0
-"""A warning follows if refusals keep the limit below `FEW` requests for `PATIENCE` seconds."""
+"""A warning is given if refusals keep the concurrency below `FEW` for `PATIENCE` seconds while calls wait."""
 
 OVERLOADED = (429, 503, 529)
-"""HTTP statuses by which a server refuses requests that it could answer later."""
+"""HTTP statuses with which an overloaded server refuses a request that it could answer later."""
 
 
 class Limits(NamedTuple):
@@ -53,7 +54,7 @@ class RateLimiter:
         self.timer: asyncio.TimerHandle | None = None
 
     async def enter(self, tokens: int, observer: CallObserver) -> None:
-        """Wait for admission; `leave` must follow."""
+        """Wait until a request of at most `tokens` tokens may be sent. Call `leave` when it has ended."""
         if not self.waiting and self._wait(tokens) == 0.0:
             self._let_in(tokens)
             return
@@ -67,11 +68,11 @@ class RateLimiter:
             if turn.done() and not turn.cancelled():
                 self.leave()  # it was admitted and cancelled at once
             else:
-                self._admit_next()  # the next one may fit
+                self._admit_next()  # the next request may have fewer tokens and fit
             raise
 
     def leave(self) -> None:
-        """End a request."""
+        """Report the end of an admitted request, and admit the next ones."""
         self.under_way -= 1
         self._admit_next()
 
@@ -80,13 +81,13 @@ class RateLimiter:
         self.count(tokens)
 
     def count(self, tokens: int) -> None:
-        """Count a request of `tokens` tokens that is sent now."""
+        """Count a request of `tokens` tokens, sent now, towards the limits per minute."""
         if self.counts:
             self.passed.append((asyncio.get_running_loop().time(), tokens))
             self.tokens += tokens
 
     def _admit_next(self) -> None:
-        """Admit waiting requests in order, and set a timer for the next one."""
+        """Admit waiting requests in order, and set a timer if the next must wait for time to pass."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -95,7 +96,7 @@ class RateLimiter:
             if not turn.done():
                 wait = self._wait(tokens)
                 if wait is None:
-                    return  # until one leaves
+                    return  # `leave` tries again
                 if wait > 0:
                     self.timer = asyncio.get_running_loop().call_later(wait, self._admit_next)
                     return
@@ -104,8 +105,8 @@ class RateLimiter:
             heappop(self.waiting)
 
     def _wait(self, tokens: int) -> float | None:
-        """Return the seconds until a request of `tokens` tokens may pass, or `None` if another has to end
-        first.
+        """Return the seconds until a request of `tokens` tokens may be sent, or `None` if another request
+        must end first.
         """
         if self.under_way >= self.concurrency:
             return None
@@ -115,7 +116,7 @@ class RateLimiter:
         now = asyncio.get_running_loop().time()
         while self.passed and self.passed[0][0] <= now - MINUTE:
             self.tokens -= self.passed.popleft()[1]
-        # The requests and tokens of the last minute that must expire first.
+        # How many requests and tokens of the last minute must become older than a minute first.
         too_many = 0 if requests is None else len(self.passed) + 1 - requests
         over = 0 if max_tokens is None else self.tokens + min(tokens, max_tokens) - max_tokens
         wait = 0.0
@@ -128,10 +129,10 @@ class RateLimiter:
 
 
 class AdaptiveLimiter(RateLimiter):
-    """A rate limiter that finds the concurrency; `AdaptiveLimit` is its rule.
+    """A rate limiter that adapts the number of concurrent requests by the rule `AdaptiveLimit`.
 
-    Each change is a note `call.limit` beside the record of the call that caused it, or of the next call if
-    that one was cancelled.
+    It reports each change as a note `call.limit` to the observer of the call that caused it, or of the next
+    call if that call was cancelled.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -139,12 +140,12 @@ class AdaptiveLimiter(RateLimiter):
         self.rule = AdaptiveLimit()
         self.concurrency = self.noted = self.rule.value
         self._few_since: float | None = None
-        self._refusal = ""  # the last one that reduced the limit
+        self._refusal = ""  # HTTP status or name of the last failure that reduced the limit
 
     async def measured(
         self, endpoint: Endpoint, inner: Backend, calls: Sequence[Call], observer: CallObserver
     ) -> Sequence[Reply]:
-        """Make one request, and let the rule adapt the limit to its outcome."""
+        """Make one request through `inner`, and adapt the limit to its outcome. Raises its `Failure`."""
         now = asyncio.get_running_loop().time
         sent, is_full = now(), self.under_way >= self.concurrency
         limit = max(self.concurrency, self.under_way)
@@ -183,11 +184,11 @@ class AdaptiveLimiter(RateLimiter):
         elif self._few_since is None:
             self._few_since = now
         elif now - self._few_since >= PATIENCE:
-            self._few_since = math.inf  # once
+            self._few_since = math.inf  # so that this warning is given once
             warnings.warn(
-                f"{endpoint.name} refuses requests ({self._refusal}), so that at most {self.concurrency} "
-                f"are under way for {PATIENCE:.0f} s now, and {len(self.waiting):,} wait. If it can take "
-                "more, set concurrency= of the model.",
+                f"{endpoint.name} refuses requests ({self._refusal}). For {PATIENCE:.0f} s, at most "
+                f"{self.concurrency} could be sent at a time, and {len(self.waiting):,} wait. If the server "
+                "can take more, set concurrency= of the model.",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -205,14 +206,14 @@ _DIVIDED: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[int, int]] = WeakKe
 
 
 def divide_limits(place: int, of: int) -> None:
-    """Keep only one of `of` parts of each limit in this event loop. The parts add up to the limit, as long as
-    it is at least `of`.
+    """Reduce each limit in this event loop to part number `place`, counted from 0, of `of` equal parts. The
+    parts add up to the limit. If the limit is below `of`, each part is 1.
     """
     _DIVIDED[asyncio.get_running_loop()] = place, of
 
 
 def limits_of(endpoint: Endpoint) -> Limits:
-    """Return the limits of `endpoint` in this event loop."""
+    """Return the limits of `endpoint` in this event loop, after `divide_limits`."""
     place, of = _DIVIDED.get(asyncio.get_running_loop(), (0, 1))
     limits = endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     return Limits(
@@ -231,8 +232,8 @@ def limiter_of(endpoint: Endpoint) -> RateLimiter:
 
 
 def are_congested(endpoints: Iterable[Endpoint]) -> bool:
-    """Whether each of the endpoints in use has as many waiting requests as it takes at once, so that no
-    further ones are needed to keep it busy.
+    """Whether each of `endpoints` with a request in flight has at least as many waiting requests as its
+    concurrency, so that more would not keep it busier. `False` if no request is in flight.
     """
     known = _LIMITERS.get(asyncio.get_running_loop(), {})
     used = [found for each in endpoints if (found := known.get(limits_of(each))) and found.under_way]
@@ -248,7 +249,7 @@ class _UsesLimiter:
         self._found: tuple[asyncio.AbstractEventLoop, RateLimiter] | None = None
 
     def _limiter(self) -> RateLimiter:
-        """Return the rate limiter, cached because finding it is slow."""
+        """Return the rate limiter of the endpoint in this event loop, cached because the lookup is slow."""
         loop = asyncio.get_running_loop()
         if self._found is None or self._found[0] is not loop:
             self._found = loop, limiter_of(self.endpoint)
@@ -269,7 +270,7 @@ class Limited(_UsesLimiter):
         times_sent = count()
 
         def hear(name: str, data: dict[str, Any]) -> None:
-            if name == "call.sent" and next(times_sent) > 0:  # `enter` has counted the first time
+            if name == "call.sent" and next(times_sent) > 0:  # `enter` has counted the first try
                 limiter.count(tokens)
 
         try:

@@ -1,8 +1,8 @@
 """llama.cpp's HTTP server in its own process, on the loopback address; `local` starts it.
 
-It runs as long as its standard input is open, so that it never outlives its parent. Inside the parent it
-would hold the global interpreter lock while loading, never return from a stop while a request is open, and
-take the parent down with a failed assertion.
+The process ends when its standard input is closed, so that it never outlives its parent. The server does not
+run inside the parent, because xllamacpp holds the global interpreter lock while it loads, does not return
+from `stop` while a request is open, and ends the whole process if an assertion fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import sys
 def serve() -> None:
     """Read the settings, one line of JSON, from standard input, and serve until the input ends.
 
-    One line of JSON is written to standard output: the `address` of the server, or an `error`.
+    Writes one line of JSON to standard output: `{"address": URL}` once the server listens, or
+    `{"error": MESSAGE}` if the weights cannot be loaded.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted notebook cell must not stop the server
     answers = os.fdopen(os.dup(1), "w")
@@ -35,7 +36,7 @@ def serve() -> None:
     params.port = 0
     params.cache_ram_mib = 1024  # prompt cache, which is 8 GiB by default
     params.ui = params.endpoint_slots = False
-    if states := settings.get("states"):  # the folder in which states of slots can be saved
+    if states := settings.get("states"):  # folder for the saved states of slots
         params.slot_save_path = states + os.sep
     params.verbosity = -1
     try:

@@ -1,8 +1,8 @@
 """Language models on this machine: starts and stops llama.cpp's server.
 
-Equal settings share one server. It starts with the first call and stops when no model refers to it any more,
-at the latest when the interpreter exits. The identity of a model is the hash of its weights; the number of
-threads is not part of it.
+Models with equal settings share one server. It starts with the first call, and stops when no model uses it
+any more, at the latest when the interpreter exits. The identity of a model is its name, the hash of its
+weights and its context window; slots and threads are not part of it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ Count = Annotated[int, Field(ge=1)]
 class Local(Endpoint):
     """A model with open weights, run by llama.cpp on this machine at no cost.
 
-    A call with a seed gets the same text again as long as `slots` is 1; with more slots, calls in one batch
-    change each other's rounding. Text that prompts share before their last paragraph is processed once,
-    and its state is kept in temporary files of at most 1 GiB (`tot_lab.models.prefixes`). Calls one at a time
-    without a seed reuse whatever beginning the slot already holds, which llama.cpp does by itself. The slot
-    of a call is chosen for it: `id_slot` in `options` is recorded as dropped.
+    A repeated call with a seed gets the same text if `slots` is 1; with more slots, calls in one batch change
+    each other's rounding. The paragraphs that prompts share before their last one are processed once, and the
+    state of the server after them is kept in temporary files of at most 1 GiB in all
+    (`tot_lab.models.prefixes`). Calls without a seed that are made one after another reuse the prefix that
+    the slot still holds; llama.cpp does that by itself. The slot of each call is chosen automatically, so
+    `id_slot` in `options` is recorded as dropped.
 
     Tools reach a model only if the chat template of its weights supports them. Otherwise, as with
-    smollm2-135m, they are recorded as dropped; the prompts of the strategies describe them too.
+    smollm2-135m, they are recorded as dropped, but the prompts of the strategies still describe them.
     """
 
     kind = "local"
@@ -61,12 +62,12 @@ class Local(Endpoint):
     """
 
     slots: Count = 1
-    """Calls answered at the same time, each with its own context window. On a CPU, more than one gains about
-    a tenth.
+    """Calls answered at the same time, each with its own context window. On a CPU, more than one slot raises
+    the throughput only by about a tenth.
     """
 
     threads: Count = 1
-    """CPU threads."""
+    """CPU threads that the server uses."""
 
     concurrency: Count = 1
     """Concurrent requests. The default is `slots`."""
@@ -89,7 +90,7 @@ class Local(Endpoint):
 
     @classmethod
     def named(cls, rest: str) -> Local:
-        """The model that `local/REST` names."""
+        """Return the model with the name `local/REST`."""
         return cls(weights=rest)
 
     @property
@@ -97,15 +98,15 @@ class Local(Endpoint):
         return f"local/{self.weights if self.weights in KNOWN else Path(self.weights).stem}"
 
     def identity(self) -> dict[str, Any]:
-        """Return the identity. For known weights it needs no installed file, so that a recording can be
-        replayed.
+        """Return the name, the SHA-256 of the weights and the context window. Known weights need not be
+        installed, so that a recording can be replayed without them.
         """
         known = KNOWN.get(self.weights)
         return {
             "kind": self.kind,
             "name": self.name,
             "sha256": sha256_of(find(self.weights)) if known is None else known.sha256,
-            "context_window": self.context_window,  # the limit of a reply without max_tokens
+            "context_window": self.context_window,  # it limits a reply without max_tokens
         }
 
     @property
@@ -113,7 +114,7 @@ class Local(Endpoint):
         return "this machine"
 
     async def problem(self) -> str | None:
-        """Describe missing weights."""
+        """Return how to get the weights if they are missing, else `None`."""
         try:
             find(self.weights)
         except FileNotFoundError as error:
@@ -128,7 +129,7 @@ class Local(Endpoint):
         return True  # `answer` will report the error
 
     async def start(self) -> None:
-        """Start the server and load the weights."""
+        """Start the server and load the weights. If that fails, `answer` reports the error."""
         with suppress(OSError, ImportError):
             await asyncio.to_thread(_server_for(self).start)
 
@@ -171,14 +172,14 @@ class Local(Endpoint):
 
 
 class _Server:
-    """A server, running or not, and the models that use it."""
+    """The server for some settings, running or not, and the models that use it."""
 
     def __init__(self, settings: Local, path: Path) -> None:
         self.weights = settings.weights
         self.path = path
         self.sizes = {name: getattr(settings, name) for name in ("context_window", "slots", "threads")}
         self.holders: dict[int, weakref.finalize[..., Local]] = {}
-        self._lock = threading.RLock()  # a finaliser may run in the thread that holds it
+        self._lock = threading.RLock()  # a finaliser may run in the thread that has acquired it
         self._process: subprocess.Popen[bytes] | None = None
         self._prefixes: Prefixes | None = None
         self._folder: Path | None = None
@@ -186,7 +187,7 @@ class _Server:
         self._failed: tuple[float, str] | None = None
 
     def hold(self, by: Local) -> None:
-        """Keep the server until `by` is closed or collected, or the interpreter exits."""
+        """Keep the server running until `by` is closed or garbage-collected, or the interpreter exits."""
         if id(by) not in self.holders:
             self.holders[id(by)] = weakref.finalize(by, self._let_go, id(by))
 
@@ -207,7 +208,7 @@ class _Server:
         return None if (prefixes := self.prefixes) is None else prefixes.endpoint
 
     async def takes_tools(self) -> bool:
-        """Whether the chat template supports tools; llama.cpp drops them silently otherwise."""
+        """Whether the chat template supports tools. If it does not, llama.cpp drops tools silently."""
         if self._takes_tools is None and (endpoint := self.endpoint) is not None:
             _, props = await endpoint.look("/props")
             caps = props.get("chat_template_caps") if isinstance(props, dict) else None
@@ -229,7 +230,7 @@ class _Server:
                 return running
             if self._failed is not None and self._failed[0] >= began:
                 raise OSError(self._failed[1])
-            self.stop()  # cleans up a server that died
+            self.stop()  # cleans up after a server that died
             if find_spec("xllamacpp") is None:
                 raise ModuleNotFoundError(requires("A local model", "xllamacpp", "local"))
             if self.weights in KNOWN:
@@ -243,7 +244,7 @@ class _Server:
                 self.stop()
                 self._failed = time.monotonic(), str(error)
                 raise
-            # No context window is passed: the server counts exactly and refuses a prompt that is too long.
+            # context_window is not passed: the server counts exactly and refuses a prompt that is too long.
             endpoint = LlamaCpp(model="local", base_url=f"{address}/v1", api_key=key)
             self._prefixes = Prefixes(endpoint, self.sizes["slots"], folder)
             return self._prefixes
@@ -291,7 +292,7 @@ class _Server:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    end(process)  # it holds no data that could be lost
+    end(process)  # the server has no data that could be lost
     process.communicate()
 
 
@@ -300,8 +301,8 @@ _SERVERS: dict[tuple[Any, ...], _Server] = {}
 
 
 def _server_for(settings: Local) -> _Server:
-    """Return the server for these settings, and register them as its user. Raises FileNotFoundError without
-    weights.
+    """Return the server for the model `settings`, and register the model as its user. Raises
+    FileNotFoundError if the weights are missing.
     """
     path = find(settings.weights).resolve()
     key = (path, settings.weights, settings.context_window, settings.slots, settings.threads)

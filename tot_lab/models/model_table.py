@@ -1,7 +1,7 @@
 """The table of models that is installed with litellm: context windows and prices.
 
-It is read without importing litellm. Unknown values are not guessed: a price that is missing for this
-provider is `None`.
+It is read without importing litellm. Unknown values are not guessed: if the table has no price of a model at
+the given provider, the price is `None`, and not that of another provider.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from tot_lab.models.chat.replies import Price
 
 UNKNOWN_OUTPUT = 4096
-"""Assumed tokens of the longest reply of an unknown model."""
+"""Tokens that the longest reply is assumed to have if the table does not say."""
 
 
 def in_table(name: str, provider: str) -> Mapping[str, Any]:
-    """Return the model's entry in litellm's table, or {}, without importing litellm."""
+    """Return the entry of the model `name` of `provider` in litellm's table, or {}."""
     provider = provider.removesuffix("_chat")
     for key in (name, f"{provider}/{name.partition('/')[2]}", name.partition("/")[2]):
         entry: Mapping[str, Any] | None = _table().get(key)
@@ -30,19 +30,19 @@ def in_table(name: str, provider: str) -> Mapping[str, Any]:
 
 
 def window_in_table(name: str, provider: str) -> int | None:
-    """Return the tokens of a prompt in litellm's table, or `None`, without importing litellm."""
+    """Return the most tokens of a prompt by litellm's table, or `None` if the table does not say."""
     window = in_table(name, provider).get("max_input_tokens")
     return int(window) if isinstance(window, int) else None
 
 
 def is_in_table(name: str) -> bool:
-    """Whether litellm's table has a model of that name, without importing litellm."""
+    """Whether litellm's table has a model of exactly this name."""
     return name in _table()
 
 
 @lru_cache
 def _table() -> dict[str, Any]:
-    """Return litellm's installed table, which it uses if it does not download one."""
+    """Return the table in litellm's package, which litellm uses if it downloads none. {} without litellm."""
     found = find_spec("litellm")
     path = Path(found.origin or "") if found else Path()
     table = path.with_name("model_prices_and_context_window_backup.json")
@@ -50,7 +50,7 @@ def _table() -> dict[str, Any]:
 
 
 def price_in(known: Mapping[str, Any]) -> Price | None:
-    """Return the price in a table entry, or `None`."""
+    """Return the price in a table entry, in USD per million tokens, or `None`."""
     prompt, output = known.get("input_cost_per_token"), known.get("output_cost_per_token")
     if prompt is None or output is None:
         return None

@@ -1,7 +1,8 @@
 """Models by name, as `tl.Lab("…")` and the `model` setting of a strategy accept them.
 
-A name is that of a component of the group `models`, such as `sim/game24`, or begins with the prefix of one,
-such as `local/`. All other names belong to the component with an empty prefix.
+A name is that of a registered component of the group `models`, such as `sim/game24`, or begins with the
+prefix of one, such as `local/` in `local/smollm2-135m`. All other names belong to `LiteLLM`, whose prefix is
+empty.
 """
 
 from __future__ import annotations
@@ -15,25 +16,26 @@ from tot_lab.models.stack import Endpoint, is_model
 
 
 def simulated_models() -> list[type[Part]]:
-    """Return the simulated models of tot_lab, without those of installed packages."""
+    """Return the classes of the simulated models of tot_lab, without those of other installed packages."""
     return [class_of(name, Part) for name in BUILT_IN["models"] if name.startswith("sim/")]
 
 
 def model_named(name: str) -> Model | Endpoint:
-    """Return the model of that name with its default settings.
+    """Return the model named `name` with its default settings.
 
-    litellm only reports at the first call whether it knows a name.
+    A name that is passed to litellm is checked only at the first call.
 
     Raises:
-        ValueError: If the name is unknown, or that of a domain or a strategy.
+        ValueError: If the name is empty, a prefix alone, a URL, an unknown simulated model, or the name of a
+            domain or a strategy.
     """
     if not name.strip():
-        raise ValueError("The name of the model must not be empty.")
+        raise ValueError(f"The name of the model must not be empty: got {name!r}.")
     known = names("models")
     if name in known and name[-1] not in "/:":
         return _checked(name, class_of(name, Part)())
     if f"{name}/" in known:
-        raise ValueError(f"{name!r} is the prefix of models. Pass '{name}/NAME'.")
+        raise ValueError(f"{name!r} is only the prefix of model names. Pass '{name}/NAME'.")
     if name == "sim" or name.startswith("sim/"):
         simulated = [one for one in known if one.startswith("sim/")]
         raise ValueError(f"unknown simulated model {name!r}; {known_names(name, simulated)}")
@@ -54,11 +56,11 @@ def model_named(name: str) -> Model | Endpoint:
 
 
 def resolve_model(given: str | Model | Endpoint) -> Model | Endpoint:
-    """Return the model of that name, or `given` itself.
+    """Return `given`, or the model of that name if `given` is a string.
 
     Raises:
         ValueError: If the name is unknown.
-        TypeError: If it is no model.
+        TypeError: If `given` is neither a name nor a model, or a function that does not take one call.
     """
     if isinstance(given, str):
         return model_named(given)

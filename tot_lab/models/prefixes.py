@@ -1,11 +1,12 @@
-"""Beginnings of prompts that the calls of a search share, each processed once by a llama.cpp server.
+"""Prefixes of prompts that the calls of a search share, each processed once by a llama.cpp server.
 
-llama.cpp reuses the beginning of a prompt that a slot holds, so calls one at a time process it once. Two
-kinds of calls do not: those made at the same time, since each slot processes it for itself, and those with a
-seed, which must not reuse it, since the calls before would change the rounding of their replies. For both,
-the paragraphs before the last one are processed first, the state of the slot is saved to a file, and it is
-restored for all calls that begin in the same way. Each state is computed from the one of the beginning before
-it, in the same steps, so a call with a seed starts from the same bits whatever came before.
+llama.cpp reuses the prefix of a prompt that a slot still holds, so calls made one after another process a
+shared prefix once. This fails for concurrent calls, since each slot processes the prefix for itself, and for
+calls with a seed, which must not reuse what a slot holds, since earlier calls would change the rounding of
+their replies. For both, the paragraphs before the last one are processed first, the state of the slot is
+saved to a file, and the file is restored for every call with the same prefix. Each state is computed from
+that of the next shorter prefix, in the same steps, so a call with a seed starts from the same bits whatever
+calls came before.
 
 References:
     llama.cpp, tools/server/README.md: `id_slot`, `cache_prompt`, and `POST /slots/{id_slot}` with `save` and
@@ -33,23 +34,23 @@ from tot_lab.models.openai_compatible import LlamaCpp
 from tot_lab.models.stack import Failure, Listening, NullObserver
 
 SHORTEST = 64
-"""The fewest characters that a beginning adds to the one before it."""
+"""The fewest characters by which a prefix must exceed the next shorter one."""
 
 GROWTH = 1.5
-"""Factor between the lengths of beginnings, so that a long prompt has few of them."""
+"""The least ratio of the lengths of two successive prefixes, except the last, so that there are few."""
 
 LARGEST = 2**30
-"""The most bytes of all saved states. The least recently used ones are removed."""
+"""The most bytes of all saved states together. The least recently used states are removed."""
 
 WAITING = 0.01
-"""Seconds between two checks whether a slot is free, or another call has saved a state."""
+"""Seconds between two checks of whether a slot is free, or of whether another call has saved a state."""
 
 PATIENCE = 5.0
-"""Seconds to wait for saving or restoring a state before it is tried again."""
+"""Seconds after which an unanswered request to save or restore a state is sent again."""
 
 
 class Beginning(NamedTuple):
-    """The beginning of a prompt as a call of its own, and its text including the tools."""
+    """A prefix of a prompt: the call that makes the server process it, and its text as in `text_of`."""
 
     call: Call
     text: str
@@ -63,9 +64,10 @@ def text_of(call: Call) -> str:
 
 
 def beginnings_of(call: Call) -> list[Beginning]:
-    """Return the beginnings of the prompt of `call` that other calls may share, the shortest one first.
+    """Return the prefixes of the prompt of `call` that other calls may share, shortest first.
 
-    Each ends before an empty line of the last message. The last one leaves out the last paragraph only.
+    Each ends before a blank line of the last message, and the longest leaves out the last paragraph only.
+    Empty if the last message is not the user's.
     """
     *before, last = call.messages
     if last.role != "user":
@@ -88,8 +90,8 @@ def _without_reply(call: Call) -> Call:
 
 
 class _Cached(Listening):
-    """A call observer that reads the number of cached tokens. It forwards that number without `beforehand`,
-    the tokens that were processed for this call.
+    """A call observer that stores the reported number of cached tokens in `tokens`. It forwards that number
+    less `beforehand`, the cached tokens that were processed for this same call just before.
     """
 
     def __init__(self, observer: CallObserver, beforehand: int = 0) -> None:
@@ -98,7 +100,7 @@ class _Cached(Listening):
         self.tokens: int | None = None
 
     def note(self, name: str, **data: Any) -> None:
-        """Correct the cached tokens, and forward the note."""
+        """Subtract `beforehand` from the cached tokens, and forward the note."""
         if "cached_tokens" in data:
             self.tokens = data["cached_tokens"]
             data["cached_tokens"] = max(data["cached_tokens"] - self.beforehand, 0)
@@ -106,34 +108,36 @@ class _Cached(Listening):
 
 
 class _Request:
-    """A call on its way, the slot that it has, and the text of the beginning that it saves there."""
+    """A call in flight, its slot, and the text of the prefix whose state it is about to save."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.loop = asyncio.get_running_loop()
-        self.slot = -1  # it waits for a slot
+        self.slot = -1  # -1: the call waits for a slot
         self.saving = ""
 
 
 class Prefixes:
-    """Answers calls on a server, and processes beginnings that their prompts share once.
+    """Answers calls on a llama.cpp server, and processes each prefix that their prompts share only once.
 
-    A call has its slot to itself. Calls of several event loops share the slots. They wait by polling,
-    since a loop that is closed can neither give a slot back nor receive one.
+    A slot serves one call at a time. Calls of all event loops share the slots, and wait for them by polling,
+    since a closed loop can neither release a slot nor receive one.
 
     Args:
         endpoint: The server.
-        slots: Its number of slots.
-        folder: Where it saves states.
+        slots: The server's number of slots.
+        folder: Where the server saves states.
     """
 
     def __init__(self, endpoint: LlamaCpp, slots: int, folder: Path) -> None:
         self.endpoint = endpoint
         self.held = dict.fromkeys(range(slots), "")
-        """The prompt that each slot holds, "" if it is unknown. The most recently taken slot is the last."""
+        """The prompt that each slot holds, "" if unknown, with the most recently taken slot last."""
         self.folder = folder
         self.works = True
-        """Whether prompts can continue from a saved state. Some architectures cannot go back to its end."""
+        """Whether a prompt can continue from a saved state. `False` after a call with a restored prefix had 0
+        cached tokens, as with some architectures.
+        """
         self._requests: list[_Request] = []
         self._lock = threading.Lock()
 
@@ -154,10 +158,10 @@ class Prefixes:
         if self.works and (is_exact or len(self.held) > 1) and "cache_prompt" not in call.options:
             beginnings = beginnings_of(call)
             if not is_exact:
-                await asyncio.sleep(WAITING)  # calls of one turn of a search arrive together
+                await asyncio.sleep(WAITING)  # concurrent calls of one search step arrive together
                 if sum(one.text == request.text for one in self._alive()) > 1:
-                    # The state is saved under a text that ends with an empty line. No text of `beginnings_of`
-                    # does, so a call with a seed never restores it.
+                    # The state of this whole prompt is saved under a text that ends with a blank line. No
+                    # prefix of `beginnings_of` does, so a call with a seed never restores this state.
                     beginnings.append(Beginning(_without_reply(call), f"{request.text}\n\n"))
         while not self._took_slot(request):
             await asyncio.sleep(WAITING)
@@ -172,8 +176,8 @@ class Prefixes:
         return [one for one in tuple(self._requests) if not one.loop.is_closed()]
 
     def _took_slot(self, request: _Request) -> bool:
-        """Give a free slot to `request` if it is the first that waits: the slot that holds most of its text,
-        or else the one that was taken longest ago.
+        """Give `request` a free slot, and return whether it got one. Only the first waiting request does. It
+        gets the slot that holds the longest prefix of its text, among equals the least recently taken one.
         """
         with self._lock:
             alive = self._alive()
@@ -187,9 +191,9 @@ class Prefixes:
             return True
 
     async def _begin(self, request: _Request, beginnings: list[Beginning]) -> int:
-        """Let the slot hold the state of the last of `beginnings`: restore the longest one that was saved,
-        process and save those after it, and wait for those that other calls process. Returns the processed
-        tokens.
+        """Bring the slot to the state after the last of `beginnings`: restore the longest saved prefix,
+        process and save the longer ones, and wait for those that other calls are processing. Returns the
+        number of tokens processed.
         """
         saved = len(beginnings)
         while saved and not await self._restored(request, beginnings[saved - 1].text):
@@ -215,12 +219,12 @@ class Prefixes:
         return await self.endpoint.answer([msgspec.structs.replace(call, options=options)], observer)
 
     def _file(self, text: str) -> Path:
-        """Return the file for the state of a prompt that begins with `text`. It exists only when complete."""
+        """Return the path of the saved state for the prefix `text`. An existing file is complete."""
         return self.folder / f"{sha256(text.encode(errors='replace')).hexdigest()}.state"
 
     async def _save(self, request: _Request, text: str) -> None:
-        """Save the state of the slot if possible, and remove the least recently used ones."""
-        with suppress(Failure, OSError):  # such as a full disk: the beginning is processed again
+        """Try to save the state of the slot, and remove the least recently used ones above `LARGEST`."""
+        with suppress(Failure, OSError):  # such as a full disk: the prefix is processed again
             name, file = f"{request.slot}.new", self._file(text)
             await self._act(request, "save", name)
             (self.folder / name).replace(file)
@@ -231,7 +235,9 @@ class Prefixes:
                     state.unlink(missing_ok=True)
 
     async def _restored(self, request: _Request, text: str) -> bool:
-        """Restore the state of a beginning, and return whether it was saved. Raises `Failure`."""
+        """Restore the state for the prefix `text` if it was saved, and return whether it was. Raises
+        `Failure`.
+        """
         file = self._file(text)
         try:
             os.utime(file)  # marks it as recently used
@@ -241,15 +247,15 @@ class Prefixes:
         except Failure as failure:
             if not failure.connection_failed:
                 file.unlink(missing_ok=True)  # it is damaged
-            failure.retry = True  # the retry processes the beginning again
+            failure.retry = True  # the retry processes the prefix again
             raise
         return True
 
     async def _act(self, request: _Request, action: str, name: str) -> None:
-        """Save or restore the state of the slot, even if a request was just cancelled there."""
+        """Save the slot's state as `name`, or restore it. The request is repeated until it is answered."""
         page = f"/slots/{request.slot}?action={action}"
         while True:
-            with suppress(TimeoutError):  # llama.cpp may forget one of several requests that wait for a slot
+            with suppress(TimeoutError):  # llama.cpp may lose a request that waits for a busy slot
                 async with asyncio.timeout(PATIENCE):
                     async with self.endpoint._posted(page, {"filename": name}) as response:
                         await body_of(response)

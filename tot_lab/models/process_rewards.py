@@ -1,7 +1,7 @@
-"""Process reward models in the formats that they are published with, each served by vLLM.
+"""Process reward models that vLLM serves, in the formats of their authors.
 
-Each part turns the conversation of a reward call into the text that its authors' code gives the model,
-to the byte. It reads the reward of each step as that code does.
+Each class turns the conversation of a reward call into exactly the text, to the byte, that the code of the
+model's authors gives the model. It computes the reward of each step from the response as that code does.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _Id = Annotated[int, Field(ge=0)]
 
 
 class QwenPRM(VLLMPooling):
-    """Qwen2.5-Math-PRM of vLLM's `/pooling`, as `qwen_prm/NAME`: `<extra_0>` after each step.
+    """Qwen2.5-Math-PRM behind vLLM's `/pooling`, named `qwen_prm/NAME`. `<extra_0>` follows each step.
 
-    A call without a system message gets that of the model card. The reward is the probability of the second
-    class.
+    A call without a system message gets that of the model card. The reward of a step is the probability of
+    the second class, correct.
 
     References:
         Model card of Qwen/Qwen2.5-Math-PRM-7B; search-and-learn at 6f81cac, `Qwen_2_5_Math` (steps end at
@@ -58,11 +58,11 @@ class QwenPRM(VLLMPooling):
 
 
 class _Labeller(VLLMReward):
-    """A language model of vLLM that labels each step with the token `+` or `-`.
+    """A language model served by vLLM that labels each step with the token `+` or `-`.
 
-    The reward of a step is the probability of `+` among the two, in the distribution of the token after the
-    step. Each step is a prompt of its own with all steps before it, so that the text sent grows with the
-    square of their number. vLLM processes common prefixes once, unless prefix caching is turned off.
+    The reward of a step is p(+) / (p(+) + p(-)) in the distribution of the token after it. The prompt for a
+    step includes all steps before it, so the total text sent grows with the square of the number of steps.
+    vLLM processes shared prefixes once, unless prefix caching is turned off.
     """
 
     kind: ClassVar[str] = ""
@@ -71,11 +71,11 @@ class _Labeller(VLLMReward):
     """Ids of the tokens `+` and `-` in the vocabulary of the model."""
 
     def identity(self) -> dict[str, Any]:
-        """Return the model, its revision, and the labels that are read from its answer."""
+        """Return the model, its revision, and the ids of the labels."""
         return {**super().identity(), "labels": list(self.labels)}
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the most tokens of the prompts of all steps, and of their labels."""
+        """Return the most tokens of the prompts for all steps, and one output token for each."""
         need, place = super().need(calls), place_of_solution(calls[0])
         steps = 1 if place is None else calls[0].messages[place].content.count("\n\n") + 1
         prompt = steps * (need.prompt or 0)
@@ -87,9 +87,10 @@ class _Labeller(VLLMReward):
         return True
 
     def _asked(self, alternatives: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of a request for the log-probabilities of the labels.
+        """Return the fields of a request for the log-probabilities of the two labels as next tokens.
 
-        Versions of vLLM before `logprob_token_ids` ignore it and report the likeliest tokens.
+        `alternatives` are the fields that request the likeliest tokens, for versions of vLLM that ignore
+        `logprob_token_ids`.
         """
         return {
             "model": self.model,
@@ -101,15 +102,15 @@ class _Labeller(VLLMReward):
         }
 
     def _chances(self, page: Any, count: int) -> list[float]:
-        """Return the rewards in a response of `count` choices."""
+        """Return the reward of each of the `count` choices in a response. Raises `Failure`."""
         choices = page.get("choices") if isinstance(page, dict) else None
         return [self._chance(reported) for reported in each_of(choices, "logprobs", count)]
 
     def _chance(self, reported: Any) -> float:
-        """Return the probability of `+` among the two labels.
+        """Return p(+) / (p(+) + p(-)).
 
-        A label that the server does not report is at most as likely as the least likely reported token.
-        It counts as impossible if that changes the reward by less than a rounding error.
+        A label that the server does not report is at most as likely as the least likely reported token. It
+        counts as probability 0 if that changes the reward by less than `ROUNDING`, and is an error otherwise.
         """
         try:
             known = {str(token): finite(number) for token, number in self._alternatives(reported)}
@@ -127,15 +128,16 @@ class _Labeller(VLLMReward):
 
     @abstractmethod
     def _alternatives(self, reported: Any) -> list[tuple[Any, Any]]:
-        """Return the tokens that could follow a step, and their log-probabilities."""
+        """Return the reported next tokens after a step, each with its log-probability."""
 
 
 class MathShepherd(_Labeller):
-    """Math-Shepherd's process reward model of vLLM's `/v1/completions`, as `math_shepherd/NAME`: `ки` after
-    each step.
+    """Math-Shepherd's process reward model behind vLLM's `/v1/completions`, named `math_shepherd/NAME`. `ки`
+    follows each step.
 
-    The model is trained on steps of one line that begin with `Step 1:`, so that `RewardModel(split=r"\\n+")`
-    suits solutions of that form. The authors take the least reward of a solution (`aggregate="min"`).
+    The model is trained on steps of one line each, which begin with `Step 1:`, `Step 2:`, and so on. For such
+    solutions, set `RewardModel(split=r"\\n+")`. The authors take the least reward of the steps as the reward
+    of the solution (`aggregate="min"`).
 
     References:
         Model card of peiyi9979/math-shepherd-mistral-7b-prm; Wang et al. 2024, Math-Shepherd,
@@ -162,12 +164,13 @@ class MathShepherd(_Labeller):
 
 
 class RLHFlowPRM(_Labeller):
-    """RLHFlow's process reward model of vLLM's `/v1/chat/completions`, as `rlhflow_prm/NAME`: each step is a
-    turn of the user, which the model answers with `+` or `-`.
+    """RLHFlow's process reward model behind vLLM's `/v1/chat/completions`, named `rlhflow_prm/NAME`. Each
+    step is a message of the user, which the model answers with `+` or `-`.
 
-    The first turn is the problem and the first step, and the earlier steps are answered with `+`. The chat
-    template is that of the served model. Each step is a request of its own, since the API takes one
-    conversation. The authors take the mean reward of a solution (`aggregate="mean"`).
+    The first message is the problem and the first step. In the prompt for a later step, each earlier step is
+    answered with `+`. The server applies the chat template of the model. Each step is a request of its own,
+    since the API takes one conversation. The authors take the mean reward of the steps as the reward of the
+    solution (`aggregate="mean"`).
 
     References:
         RLHFlow/RLHF-Reward-Modeling, math-rm/README.md and prm_evaluate.py (model type `Deepseek`).
@@ -214,14 +217,16 @@ class RLHFlowPRM(_Labeller):
 
 
 class SkyworkPRM(VLLMReward):
-    """Skywork-o1-Open-PRM of vLLM's `/pooling`, as `skywork_prm/NAME`: a line break after each line.
+    """Skywork-o1-Open-PRM behind vLLM's `/pooling`, named `skywork_prm/NAME`. A line break follows each line.
 
-    Every line of a step is given to the model as a step, and the reward of a step is that of its last line:
-    the sigmoid of the value at the line break. `RewardModel(split=r"\\n+")` has a reward for each line.
+    The model scores every line of a step, and the reward of the step is that of its last line: the sigmoid of
+    the value at the line break after it. `RewardModel(split=r"\\n+")` makes each line a step with its own
+    reward.
 
-    The authors' code tokenizes each line by itself, so that no token holds a line break and the letter before
-    it. Here, the server does that (`/tokenize`), and then receives the ids. It must serve the architecture
-    `Qwen2ForPrmModel`, which needs a plugin, with a value for each token.
+    The authors' code tokenizes each line by itself, so that no token spans a line break and the character
+    before it. Here, the server's `/tokenize` does that, and `/pooling` then receives the token ids. The
+    server must support the architecture `Qwen2ForPrmModel`, for which vLLM needs a plugin, and report a value
+    for each token.
 
     References:
         SkyworkAI/skywork-o1-prm-inference at 719b56b, README.md and model_utils/io_utils.py; files
@@ -249,8 +254,8 @@ class SkyworkPRM(VLLMReward):
         return {"values": [values[end] for end in ends], "model": page.get("model")}, usage
 
     def _body(self, solutions: list[Solution]) -> dict[str, Any]:
-        """Return the request for the tokens. A special token separates the lines. The last text is a line
-        break, so that its token is known.
+        """Return the request to `/tokenize`. A special token separates the problem, the lines, and finally a
+        lone line break, whose token id is used after each line.
         """
         (solution,) = solutions
         texts = [f"<|im_start|>{solution.question}\n", *_lines(solution), "\n"]
@@ -272,8 +277,8 @@ def _lines(solution: Solution) -> list[str]:
 
 
 def _by_line(page: Any, solution: Solution) -> tuple[list[int], list[int]]:
-    """Return the ids of the problem and of each line with a line break after it, and the places of the line
-    breaks that end a step.
+    """Return the token ids of the problem and of each line with a line break after it, and the indexes of the
+    line breaks that end a step, from the response of `/tokenize`.
     """
     tokens = page.get("tokens") if isinstance(page, dict) else None
     if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
@@ -286,7 +291,7 @@ def _by_line(page: Any, solution: Solution) -> tuple[list[int], list[int]]:
             parts[-1].append(token)
     ids, *lines, newline = parts if len(parts) > 1 else [*parts, []]
     if len(lines) != len(_lines(solution)) or not newline:
-        raise not_readable(f"expected {len(_lines(solution))} lines: got {len(lines)}, by {_APART}")
+        raise not_readable(f"expected {len(_lines(solution))} lines separated by {_APART}: got {len(lines)}")
     ends: list[int] = []
     for line in lines:
         ids += [*line, newline[-1]]

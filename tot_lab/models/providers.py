@@ -1,7 +1,7 @@
-"""Providers: from the name that a user types to a model, a server and a key.
+"""Providers: the model, the server and the key that a name typed by the user stands for.
 
-Each model has one canonical name and each server one canonical URL, since cache keys depend on them. The
-environment variables that litellm would read are read here first. litellm is not imported.
+Each model has one canonical name and each server one canonical URL, since cache keys depend on them. Servers
+and keys are read from the environment variables that litellm would read, without importing litellm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DEFAULT_MODELS = {
     "gemini": "gemini/gemini-2.5-flash",
     "ollama": "ollama_chat/qwen3:8b",
 }
-_PROVIDERS = {"ollama": "ollama_chat", "google": "gemini"}  # litellm's names
+_PROVIDERS = {"ollama": "ollama_chat", "google": "gemini"}  # to litellm's names
 _BARE_NAMES = {"openai": re.compile(r"gpt-|chatgpt-|o\d"), "anthropic": re.compile(r"claude-")}
 
 HOMES = {
@@ -38,14 +38,14 @@ _PLAIN_URL = re.compile(
 
 @lru_cache
 def whole_name(model: str) -> str:
-    """Return the name of a model with its provider, if one was given."""
+    """Return the canonical name of a model: `PROVIDER/NAME` as in litellm, or a bare name unchanged."""
     provider, slash, rest = _DEFAULT_MODELS.get(model, model).partition("/")
     return _PROVIDERS.get(provider, provider) + slash + rest
 
 
 @lru_cache
 def provider_of(name: str) -> str:
-    """Return the provider in a full name, or "" if only litellm can determine it."""
+    """Return the provider of a canonical name, or "" if only litellm can determine it."""
     provider, slash, _ = name.partition("/")
     if slash:
         return provider
@@ -53,8 +53,8 @@ def provider_of(name: str) -> str:
 
 
 def checked_url(text: str, field: str = "api_base") -> str:
-    """Return the URL `text`, the value of `field`. The message of its `ValueError` does not repeat it, since
-    it may hold a key.
+    """Return `text`, the value of the setting `field`, if it is the base URL of a server. Otherwise raises
+    `ValueError`, whose message does not repeat the URL, since a URL may hold a key.
     """
     try:
         parts = urlsplit(text)
@@ -64,7 +64,7 @@ def checked_url(text: str, field: str = "api_base") -> str:
     if not sound or re.search(r"[\s\x00-\x1f\x7f]", text):
         raise ValueError(f"{field} must be a URL such as http://localhost:8000/v1.")
     if "@" in parts.netloc or parts.query:
-        raise ValueError(f"{field} must not hold a name, password or query. Pass a key as api_key.")
+        raise ValueError(f"{field} must not have a user name, password or query. Pass a key as api_key.")
     if parts.path.rstrip("/").endswith("/completions"):
         raise ValueError(
             f"{field} must be the URL before /chat/completions, such as http://localhost:8000/v1."
@@ -73,10 +73,10 @@ def checked_url(text: str, field: str = "api_base") -> str:
 
 
 def is_safe_url(url: str, provider: str) -> bool:
-    """Whether a key may be sent to `url` if an untrusted file named it.
+    """Whether a key of `provider` may be sent to `url`, which an untrusted file named.
 
-    The server must be on this machine or be the provider's own service over HTTPS. A URL that two programs
-    could parse differently is not safe.
+    The server must be on this machine, or be the provider's own service over HTTPS. A URL with unusual
+    syntax, which two programs could parse differently, is not safe.
     """
     match = _PLAIN_URL.fullmatch(url)
     if match is None:
@@ -92,13 +92,13 @@ def is_safe_url(url: str, provider: str) -> bool:
 
 
 def origin(url: str) -> str:
-    """Return the scheme, host and port of a server's URL."""
+    """Return the scheme, host and port of a server's URL, without its path."""
     return "/".join(one_url(url).split("/", 3)[:3])
 
 
 def is_key_of(variable: str, provider: str) -> bool:
-    """Whether the name of an environment variable, such as WORK_OPENAI_KEY, says that it holds a key of
-    `provider`.
+    """Whether the name of an environment variable, such as WORK_OPENAI_KEY, says that it is a key of
+    `provider`: it contains the name of a variable in `key_variables` without `_API_KEY`.
     """
     prefixes = [name.removesuffix("_API_KEY") for name in key_variables(provider)]
     return any(prefix and f"_{prefix}_" in f"_{variable.upper()}_" for prefix in prefixes)
@@ -106,7 +106,7 @@ def is_key_of(variable: str, provider: str) -> bool:
 
 @lru_cache
 def one_url(text: str) -> str:
-    """Return the canonical form of a server's URL."""
+    """Return the canonical URL of a server: a lower-case host, no default port, no final slash."""
     parts = urlsplit(text)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     port = "" if parts.port in (None, {"http": 80, "https": 443}.get(parts.scheme)) else f":{parts.port}"
@@ -114,19 +114,19 @@ def one_url(text: str) -> str:
 
 
 def url_in_environment(provider: str) -> str | None:
-    """Return the server in the environment that litellm would use for this provider."""
+    """Return the URL in PROVIDER_BASE_URL or PROVIDER_API_BASE, which litellm would use, or `None`."""
     prefix = _prefix(provider)
     return os.environ.get(f"{prefix}_BASE_URL") or os.environ.get(f"{prefix}_API_BASE") or None
 
 
 def key_in_environment(provider: str) -> str:
-    """Return the key that litellm would send to this provider, or ""."""
+    """Return the key in the environment that litellm would send to `provider`, or ""."""
     keys = (os.environ.get(variable) for variable in key_variables(provider))
     return next(filter(None, keys), "")
 
 
 def key_variables(provider: str) -> tuple[str, ...]:
-    """Return the environment variables from which litellm reads this provider's key, in its order."""
+    """Return the environment variables of a provider's key; litellm uses the first that is set."""
     prefixes = ("GOOGLE", "GEMINI") if provider == "gemini" else (_prefix(provider),)
     return tuple(f"{prefix}_API_KEY" for prefix in prefixes)
 

@@ -1,15 +1,16 @@
 """The layer that checks and loads what an endpoint needs before the first request.
 
 A missing key or a server that does not answer is found before anything is loaded, so the first call fails at
-once and says how to fix it. A warning says so once per lab, in the second lab of a process too. Every later
-call is checked until one passes.
+once with a message that says how to fix it. Each lab also warns of it once, even if an earlier lab of the
+process has. The check is repeated with each call until it passes.
 
 Loading does not count towards the timeout of a call. Importing litellm takes seconds and loading local
-weights takes longer; a call that waits for either is queued, and its timeout starts when it is sent. Loading
-has its own time limit.
+weights takes longer. A call that waits for either is queued, and its timeout starts when it is sent. Loading
+has its own time limit, `LOADING`.
 
-What the server reports about itself is requested once, before the first call. It is a note beside the first
-call of each run, outside the canonical record, since another machine may run another version.
+What the server reports about itself is requested once, before the first call, and noted with every call. The
+driver writes one note for each run, outside the canonical record, since another machine may run another
+version.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Ready:
     Args:
         inner: The next layer.
         endpoint: The endpoint.
-        warned: Problems that the lab has warned of.
+        warned: Problems that the lab has warned of already. `answer` adds to it.
     """
 
     def __init__(self, inner: Backend, endpoint: Endpoint, warned: set[str]) -> None:
@@ -48,7 +49,7 @@ class Ready:
         self._checks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return the replies."""
+        """Return the replies, or replies with an error if the endpoint cannot be called or loaded."""
         if not (self._is_reachable and self.endpoint.is_ready):
             observer.note("call.queued")
         if not self._is_reachable and (problem := await self._problem()) is not None:
@@ -56,7 +57,7 @@ class Ready:
             if problem not in self._warned:
                 self._warned.add(problem)
                 text = f"{problem}. No call to {self.endpoint.name} was sent."
-                # Without a registry, Python shows the same warning of another lab again.
+                # `warn_explicit` without a registry shows a warning again that an earlier lab has given.
                 warnings.warn_explicit(text, UserWarning, "tot_lab", 1)
             return [Reply(error=f"{problem}.", sent=False) for _ in calls]
         if not self.endpoint.is_ready:

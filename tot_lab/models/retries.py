@@ -1,10 +1,11 @@
 """The layer that repeats requests after temporary failures.
 
-Only failures that may be temporary are repeated: 408, 409, 429, 5xx, broken connections, and replies that the
-server marks as failed (`chat/failures.py` decides which). Of several samples, only those that failed are
-requested again. The wait is the provider's Retry-After, or it starts at half a second and doubles. It is
-shortened by a random factor, so that many callers do not return at once. The last failure becomes a reply
-with an error and its usage. The usage of earlier ones is noted, and counts for every limit.
+Only failures that may be temporary are repeated: 408, 409, 429, 5xx except 501, broken connections, and
+replies that the server marks as failed (`chat/failures.py` decides which). Of several samples, only those
+that failed are requested again. The wait is the provider's Retry-After or, without one, half a second before
+the first retry and twice as long before each later one, times a random factor from 0.5 to 1, so that many
+callers do not return at once. The last failure becomes a reply with an error and its usage. The usage of
+earlier failures is noted, and counts towards every limit.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from tot_lab.core.records import usage_noted
 from tot_lab.core.scrubbing import scrubbed
 from tot_lab.models.stack import PAY_AGAIN, Backend, Endpoint, Failure, warn_of_failure
 
-FIRST_WAIT = 0.5
-LONGEST_WAIT = 60.0
+FIRST_WAIT = 0.5  # seconds
+LONGEST_WAIT = 60.0  # seconds, without a Retry-After
 MAX_PATIENCE = 600.0
-"""Seconds. If a provider asks for a longer wait, the request is not repeated."""
+"""Seconds. If a provider's Retry-After is longer, the request is not repeated."""
 
 
 _QUIET = 30.0
-"""Seconds without a further warning about broken connections to the same endpoint."""
+"""Seconds after a warning about broken connections before the same layer gives another one."""
 
 
 class Retried:
     """The layer that sends a request until it is answered or cannot succeed.
 
-    It also separates the thinking of a reply from its text, below the cache, for every endpoint.
+    It also separates the thinking of each reply from its text, so that the cache stores them apart.
     """
 
     def __init__(self, inner: Backend, endpoint: Endpoint) -> None:
@@ -48,7 +49,7 @@ class Retried:
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies, each with an error if the request failed."""
         replies: list[Reply | None] = [None] * len(calls)
-        only: dict[str, Any] = {}  # those of several calls that are requested again
+        only: dict[str, Any] = {}  # the calls that are requested again, if some have a reply already
         for tries in count(1):
             places = [place for place, reply in enumerate(replies) if reply is None]
             observer.note("call.sent", tries=tries, n=len(places), **only)
@@ -73,7 +74,7 @@ class Retried:
             if again and (pay := PAY_AGAIN.get()) is not None and not await pay([*lost.values()]):
                 again, error = False, f"{error} (the spending limit has no room for another try)"
             if not again:
-                if self._warned < 0:  # no warning was given so far, not even of a retry
+                if self._warned < 0:  # no warning was given so far, not even about a retry
                     self._warned = time.monotonic()
                     warn_of_failure(f"A call failed: {error}")
                 return [reply or replace(lost[place], error=error) for place, reply in enumerate(replies)]
@@ -89,7 +90,7 @@ class Retried:
         raise AssertionError
 
     def _warn(self, failure: Failure, wait: float) -> None:
-        """Warn that the server does not answer, so that nobody waits without knowing why."""
+        """Warn that the connection failed and is retried, at most once in `_QUIET` seconds."""
         if time.monotonic() - self._warned >= _QUIET:
             self._warned = time.monotonic()
             problem = self._error_text(failure, 1)

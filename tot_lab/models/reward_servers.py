@@ -1,8 +1,8 @@
-"""Reward models behind HTTP: APIs of vLLM, and text-embeddings-inference.
+"""Reward models that vLLM or text-embeddings-inference serves over HTTP.
 
-Each part turns the conversation of a reward call into a request, and the server's numbers into a reply that
-`RewardModel` reads. Where the API takes a list, calls at the same time are one request. A reward is always a
-number of the response: a missing value, a number outside 0 to 1 or a wrong count of values is an error.
+Each class turns the conversation of a reward call into a request, and the numbers in the response into a
+reply that `RewardModel` reads. Where the API takes a list, concurrent calls are merged into one request.
+Rewards are never guessed: a missing value, a number outside 0 to 1 or a wrong number of values is an error.
 
 References:
     vLLM, docs/models/pooling_models/ (README.md for `/pooling`, reward.md, classify.md, scoring.md) and the
@@ -28,35 +28,35 @@ from tot_lab.models.stack import NO_SERVER, Failure
 
 
 class Solution(NamedTuple):
-    """A solution to be rewarded: the conversation before it, and its steps."""
+    """A solution to be scored: the conversation before it, and its steps."""
 
     before: tuple[Message, ...]
     steps: list[str]
 
     @property
     def question(self) -> str:
-        """The conversation before the solution as one text."""
+        """The messages before the solution, joined by blank lines."""
         return "\n\n".join(message.content for message in self.before)
 
     @property
     def text(self) -> str:
-        """The whole solution."""
+        """The steps, joined by blank lines."""
         return "\n\n".join(self.steps)
 
     def conversation(self, text: str) -> list[dict[str, str]]:
-        """Return the messages of a chat that ends with the solution, written as `text`."""
+        """Return the messages of a chat. The last one is `text`, the solution as the model reads it."""
         messages = (*self.before, Message("assistant", text))
         return [{"role": message.role, "content": message.content} for message in messages]
 
 
 class RewardServer(ServedModel):
-    """A reward model of a server, for `RewardModel(model=…)`.
+    """A reward model on a server, for `RewardModel(model=…)`.
 
     The solution is the last message of the assistant, and its steps are separated by blank lines. Later
-    messages, such as the instruction to a judge, and sampling settings are not sent. `options` are further
-    fields of the request. The reply is the reward, or a JSON list with one for each step. If the server
-    reports several classes, the reply is a JSON object with `score` or `scores`, and `raw`, the numbers of
-    all classes.
+    messages, such as the instruction to a judge, and sampling settings are not sent. The call's `options` are
+    added to the fields of the request. The reply is one reward, or a JSON list with a reward for each step.
+    If the server reports several classes, the reply is a JSON object: `score` or `scores`, and `raw`, the
+    probabilities of all classes.
     """
 
     kind: ClassVar[str] = ""
@@ -64,7 +64,7 @@ class RewardServer(ServedModel):
     generates: ClassVar[bool] = False
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the most tokens that the prompt can have. A reward itself has no tokens."""
+        """Return the most tokens that the prompt can have, and their cost. There are no output tokens."""
         need = super().need(calls)
         prompt = need.prompt or 0
         most = None if self.price is None else usd(self.price, prompt, 0)
@@ -84,13 +84,15 @@ class RewardServer(ServedModel):
         return Answers(choices, name if isinstance(name, str) else None, usage)
 
     async def _reported(self, solutions: list[Solution], options: dict[str, Any]) -> tuple[Any, Usage | None]:
-        """Return what the server reports for the solutions, and the usage."""
+        """Return the response for `solutions`, as `_rows` reads it, and its usage. Raises `Failure`."""
         return await self._page_for(self._body(solutions), options)
 
     async def _page_for(self, body: dict[str, Any], options: dict[str, Any]) -> tuple[Any, Usage | None]:
-        """Make one request. Returns the response and its usage."""
+        """Post `body` with `options`, and return the response as JSON and its usage. Raises `Failure`."""
         if taken := options.keys() & body.keys():
-            raise Failure(f"options must hold further fields of the request: got {min(taken)!r}")
+            raise Failure(
+                f"options must hold further fields of the request: got {min(taken)!r}, which tot_lab sets"
+            )
         async with self._posted(self._path, body | options) as response:
             page = page_of(await body_of(response))
             return page, self._usage(page, response.headers)
@@ -99,33 +101,33 @@ class RewardServer(ServedModel):
         return usage_of(usage)
 
     def _text(self, rows: list[Any]) -> str:
-        """Return the reply that states the rewards in `rows`. Raises `Failure` if they are not valid."""
+        """Return the text of the reply for `rows` (see `_rows`). Raises `Failure` if they are not valid."""
         rows = [row if isinstance(row, list) else [row] for row in rows]
         rewards = [self._reward(row) for row in rows]
         if len({len(row) for row in rows}) > 1:
-            raise not_readable("the steps have different numbers of classes")
+            raise not_readable(f"expected the same number of classes for each step: got {rows!r:.100}")
         several = len(rows[0]) > 1
         if self._per_step:
             return json.dumps({"scores": rewards, "raw": rows} if several else rewards)
         return json.dumps({"score": rewards[0], "raw": rows[0]} if several else rewards[0])
 
     def _reward(self, row: list[Any]) -> float:
-        """Return the reward in the values of the classes."""
+        """Return the reward for the values of the classes. Raises `Failure` unless they are probabilities."""
         values = [number for value in row if (number := finite(value)) is not None]
         if not row or len(values) < len(row):
             raise not_readable(f"expected finite numbers: got {row!r:.100}")
         if not all(0 <= value <= 1 for value in values):
             raise not_readable(
-                f"expected numbers from 0 to 1: got {row!r:.100}. Let the server apply its activation"
+                f"expected numbers from 0 to 1: got {row!r:.100}. Let the server apply its sigmoid or softmax"
             )
         if len(values) > 1 and abs(math.fsum(values) - 1) > ROUNDING:
             raise not_readable(f"expected probabilities that add up to 1: got {row!r:.100}")
         return self._chosen(values)
 
     def _chosen(self, values: list[float]) -> float:
-        """Return the value of the class that means correct."""
+        """Return the probability of the class that means correct, the only one by default."""
         if len(values) > 1:
-            raise not_readable(f"expected one number: got {values!r:.100}")
+            raise not_readable(f"expected one number for each reward: got {values!r:.100}")
         return values[0]
 
     @property
@@ -135,25 +137,25 @@ class RewardServer(ServedModel):
 
     @abstractmethod
     def _body(self, solutions: list[Solution]) -> dict[str, Any]:
-        """Return the request without options. There are several solutions only if there is a `list_key`."""
+        """Return the request without options. Only classes with a `list_key` get several solutions."""
 
     @abstractmethod
     def _rows(self, page: Any, solutions: list[Solution]) -> list[list[Any]]:
-        """Return the rows of each solution: one for each of its steps, or one in all. A row is a number, or a
-        list with one per class.
+        """Return a list of rows for each solution: one row per step, or a single one for the whole solution.
+        A row is a number, or a list with a number for each class.
         """
 
     def _usage(self, page: Any, headers: Mapping[str, str]) -> Usage | None:
-        """Return the usage that the server reports."""
+        """Return the usage in the response or its headers, or `None`."""
         return usage_of(page.get("usage")) if isinstance(page, dict) else None
 
 
 ROUNDING = 0.01
-"""The most by which the sum of probabilities in half precision may differ from 1."""
+"""Tolerance for the sum of the classes' probabilities, which servers compute in half precision."""
 
 
 class VLLMReward(RewardServer):
-    """A reward model of vLLM."""
+    """A reward model that vLLM serves."""
 
     kind: ClassVar[str] = ""
     base_url: str = "http://localhost:8000/v1"
@@ -162,7 +164,7 @@ class VLLMReward(RewardServer):
 
 
 class _Classes(VLLMReward):
-    """A reward model that reports the probability of each class."""
+    """A reward model for which vLLM reports the probability of each class."""
 
     kind: ClassVar[str] = ""
 
@@ -170,22 +172,23 @@ class _Classes(VLLMReward):
     """Index of the class whose probability is the reward. -1 means the last one."""
 
     def identity(self) -> dict[str, Any]:
-        """Return the model, its revision, and the class that is read from its answer."""
+        """Return the model, its revision, and the class whose probability is the reward."""
         return {**super().identity(), "correct": self.correct}
 
     def _chosen(self, values: list[float]) -> float:
         try:
             return values[self.correct]
         except IndexError:
-            raise not_readable(f"there is no class {self.correct}: got {values!r:.100}") from None
+            raise not_readable(f"there is no class {self.correct} (`correct`): got {values!r:.100}") from None
 
 
 class VLLMPooling(_Classes):
-    """A reward model of vLLM's `/pooling`, as `vllm_pooling/NAME`: process rewards, or an outcome reward.
+    """A reward model behind vLLM's `/pooling`, named `vllm_pooling/NAME`: process rewards, or an outcome
+    reward.
 
-    vLLM returns the probabilities of the classes at each step separator, which for Qwen2.5-Math-PRM are wrong
-    and correct. The published formats of four models, with everything around the steps, are `qwen_prm/`,
-    `math_shepherd/`, `rlhflow_prm/` and `skywork_prm/`.
+    vLLM returns the probabilities of the classes (for Qwen2.5-Math-PRM: wrong, correct) at each step
+    separator. Four published models need more than a separator: use `qwen_prm/`, `math_shepherd/`,
+    `rlhflow_prm/` and `skywork_prm/` for their formats.
 
     References:
         vLLM, docs/models/pooling_models/reward.md; model card of Qwen2.5-Math-PRM-7B (separator).
@@ -195,11 +198,12 @@ class VLLMPooling(_Classes):
     _path: ClassVar[str] = "/pooling"
 
     separator: str | None = "<extra_0>"
-    """Text that ends each step. `None` is for a model that rewards whole solutions. If such a model reports a
-    value for each token, that of the last one is the reward."""
+    """Text that ends each step. `None` is for a model that scores whole solutions. If such a model reports a
+    value for each token, the value of the last token is the reward.
+    """
 
     def identity(self) -> dict[str, Any]:
-        """Return the model, its revision, the separator, and the class that is read from the answer."""
+        """Return the model, its revision, the separator, and the class whose probability is the reward."""
         return {**super().identity(), "separator": self.separator}
 
     @property
@@ -225,7 +229,7 @@ class VLLMPooling(_Classes):
 
 
 class VLLMClassify(_Classes):
-    """An outcome reward model of vLLM's `/classify`, as `vllm_classify/NAME`.
+    """An outcome reward model behind vLLM's `/classify`, named `vllm_classify/NAME`.
 
     References:
         vLLM, docs/models/pooling_models/classify.md.
@@ -243,11 +247,12 @@ class VLLMClassify(_Classes):
 
 
 class VLLMScore(VLLMReward):
-    """A cross-encoder of vLLM's `/score`, as `vllm_score/NAME`, which scores a question with its solutions.
+    """A cross-encoder behind vLLM's `/score`, named `vllm_score/NAME`: it scores each solution with its
+    question.
 
     References:
         vLLM, docs/models/pooling_models/scoring.md; examples/online_serving/openai_cross_encoder_score.py (a
-        text and a list). All its versions accept `text_1` and `text_2`.
+        text and a list). All versions of vLLM accept `text_1` and `text_2`.
     """
 
     kind: ClassVar[str] = "vllm_score"
@@ -265,11 +270,13 @@ class VLLMScore(VLLMReward):
 
 
 class VLLMLikelihood(VLLMReward):
-    """A language model of vLLM's `/v1/completions`, as `vllm_likelihood/NAME`: how likely is each step?
+    """A language model behind vLLM's `/v1/completions`, named `vllm_likelihood/NAME`, which rewards likely
+    steps.
 
     The reward of a step is the geometric mean of the probabilities of the tokens that begin in it, given the
-    question and the steps before it. `Likelihood` scores a thought in the reply that proposed it; this part
-    scores any text, also that of another model. The texts are sent without a chat template.
+    question and the steps before it. The evaluator `Likelihood` reads the probabilities in the reply that
+    proposed a thought; this model scores any text, including that of another model. The texts are sent
+    without a chat template.
 
     References:
         OpenAI API reference, Completions (`echo`, `logprobs`); vLLM, vllm/entrypoints/openai (protocol and
@@ -297,13 +304,15 @@ class VLLMLikelihood(VLLMReward):
 
 
 def _likelihoods(reported: Any, solution: Solution) -> list[float]:
-    """Return the likelihood of each step of `solution`, given the log-probabilities of its tokens."""
+    """Return the geometric mean of the token probabilities of each step. `reported` has the
+    log-probabilities.
+    """
     reported = reported if isinstance(reported, dict) else {}
     tokens, logprobs = reported.get("tokens"), reported.get("token_logprobs")
     if not (isinstance(tokens, list) and isinstance(logprobs, list) and len(tokens) == len(logprobs)):
         raise not_readable(f"expected a log-probability for each token: got {reported!r:.100}")
     text = "".join(map(str, tokens))
-    if not text.endswith(solution.text):  # a token may hold a part of a character
+    if not text.endswith(solution.text):  # tokens that split a character do not join to the text
         raise not_readable(f"the tokens do not spell the solution: got {text[-100:]!r}")
     begins = list(accumulate((len(str(token)) for token in tokens), initial=0))
     rows: list[float] = []
@@ -322,7 +331,7 @@ def _likelihoods(reported: Any, solution: Solution) -> list[float]:
 
 
 class _TEI(RewardServer):
-    """A model of text-embeddings-inference, which serves one model."""
+    """A model on a server of text-embeddings-inference (TEI), which serves a single model."""
 
     kind: ClassVar[str] = ""
     base_url: str = "http://localhost:8080"
@@ -347,10 +356,10 @@ class _TEI(RewardServer):
 
 
 class TEIRerank(_TEI):
-    """A cross-encoder of text-embeddings-inference's `/rerank`, as `tei_rerank/NAME`.
+    """A cross-encoder behind text-embeddings-inference's `/rerank`, named `tei_rerank/NAME`.
 
-    The server serves one model, which must be the one that is named. A solution that is too long for it is an
-    error and not cut.
+    The server serves a single model, which must have the given name. A solution that is too long for the
+    model is an error; it is not truncated.
 
     References:
         text-embeddings-inference 1.9.3, docs/openapi.json (`/rerank`, `/info`).
@@ -371,11 +380,11 @@ class TEIRerank(_TEI):
 
 
 class TEIPredict(_TEI):
-    """A classifier of text-embeddings-inference's `/predict`, as `tei_predict/NAME`, of a question with its
-    solution.
+    """A classifier behind text-embeddings-inference's `/predict`, named `tei_predict/NAME`. It gets the
+    question and the solution as a pair.
 
-    The server serves one model, which must be the one that is named. In `raw`, the probability of `correct`
-    is the last one, after those of the other classes in the order of their labels.
+    The server serves a single model, which must have the given name. In `raw`, the other classes are sorted
+    by label, and the probability of `correct` comes last.
 
     References:
         text-embeddings-inference 1.9.3, docs/openapi.json (`/predict`, `/info`).
@@ -385,10 +394,10 @@ class TEIPredict(_TEI):
     _path: ClassVar[str] = "/predict"
 
     correct: str | None = None
-    """Label of the class whose probability is the reward. `None` is for a model with one class."""
+    """Label of the class whose probability is the reward. `None` is only for a model with a single class."""
 
     def identity(self) -> dict[str, Any]:
-        """Return the model, its revision, and the class that is read from its answer."""
+        """Return the model, its revision, and the class whose probability is the reward."""
         return {**super().identity(), "correct": self.correct}
 
     def _body(self, solutions: list[Solution]) -> dict[str, Any]:
@@ -415,18 +424,18 @@ class TEIPredict(_TEI):
 
 
 def solution_of(call: Call) -> Solution:
-    """Return the solution that `call` shows. Raises `Failure` if it shows none."""
+    """Return the solution in `call`: the last message of the assistant. Raises `Failure` if there is none."""
     place = place_of_solution(call)
     if place is None:
         raise Failure(
-            "a reward model needs a solution: the call has no message of the assistant. Use "
+            "a call to a reward model must have a solution, as a message of the assistant: got none. Use "
             "RewardModel(model=…)"
         )
     return Solution(call.messages[:place], call.messages[place].content.split("\n\n"))
 
 
 def place_of_solution(call: Call) -> int | None:
-    """Return the index of the last message of the assistant, or `None`."""
+    """Return the index in `call.messages` of the last message of the assistant, or `None`."""
     places = reversed(range(len(call.messages)))
     return next((place for place in places if call.messages[place].role == "assistant"), None)
 
@@ -436,18 +445,20 @@ def data_of(page: Any) -> Any:
 
 
 def _question_key(call: Call) -> Hashable | None:
-    """Return the question and the options of `call`, or `None` if it shows no solution."""
+    """Return the messages before the solution and the options of `call`, or `None` without a solution."""
     place = place_of_solution(call)
     return None if place is None else (call.messages[:place], _options_key(call))
 
 
 def _options_key(call: Call) -> Hashable | None:
-    """Return the options of `call`, or `None` if it shows no solution."""
+    """Return the options of `call` as text, or `None` if `call` has no solution."""
     return None if place_of_solution(call) is None else repr(sorted(call.options.items()))
 
 
 def each_of(entries: Any, name: str, count: int) -> list[Any]:
-    """Return a field of each of `count` entries of a response, ordered by their index."""
+    """Return the field `name` of each of `entries`, ordered by their `index`. Raises `Failure` unless there
+    are `count` entries with the indexes from 0.
+    """
     if not isinstance(entries, list) or len(entries) != count:
         got = f"{len(entries)} entries" if isinstance(entries, list) else repr(entries)[:100]
         expected = "one entry" if count == 1 else f"{count} entries"

@@ -1,8 +1,8 @@
-"""Which weights stand behind the name of a model: what its server reports, stored with each cached reply.
+"""The weights that a server offers under the name of a model, as the server reports them.
 
-Two servers may offer other weights under the same name. Cache keys do not tell them apart, so that old
-entries and replays without a server keep their keys. Instead, a reply is used only if what its server
-reported agrees with what the present one reports.
+Two servers may offer different weights under one name. Cache keys do not depend on the weights, so that old
+entries stay valid and a replay needs no server. Instead, the report is stored with each cached reply, and the
+reply is used only if that report agrees with the one of the present server.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from weakref import WeakKeyDictionary
 from tot_lab.models.stack import Endpoint, Failure
 
 Weights = dict[str, str]
-"""What a server reports about its weights; see `weights_in`. {} means unknown, which agrees with all."""
+"""A server's report about its weights; see `weights_in`. {} means unknown, which agrees with every report."""
 
 PATIENCE = 2.0
-"""Seconds that a server may take to report."""
+"""Seconds to wait for the report of a server. Without it, the last report stays in use."""
 
 INTERVAL = 30.0
-"""Seconds after which a server is asked again, since it may have been restarted."""
+"""Seconds after which a report is requested again, since the server may have been restarted."""
 
 
 def disagreements(here: Weights, stored: Weights) -> list[str]:
-    """Describe the facts that both contain and in which they differ."""
+    """Describe each fact for which both reports have different values. [] means that they agree."""
     return [
         f"{name} {here[name]!r} instead of {stored[name]!r}"
         for name in here
@@ -34,10 +34,10 @@ def disagreements(here: Weights, stored: Weights) -> list[str]:
 
 
 class ServedWeights:
-    """The weights that the server of an endpoint reports.
+    """Requests and stores the report of an endpoint's server about its weights.
 
     Args:
-        endpoint: The endpoint. `None` means that no server is asked.
+        endpoint: The endpoint. `None` makes every report {}, without a request.
     """
 
     def __init__(self, endpoint: Endpoint | None) -> None:
@@ -47,14 +47,14 @@ class ServedWeights:
         self._asking: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = WeakKeyDictionary()
 
     async def now(self) -> Weights:
-        """Return the weights that the server reports, or the last reported ones if it does not answer."""
+        """Return the report, at most `INTERVAL` old, or the last one if the server does not answer."""
         if self._endpoint is None or time.monotonic() < self._due:
             return self._known
         loop = asyncio.get_running_loop()
         asking = self._asking.get(loop)
         if asking is None or asking.done():
             asking = self._asking[loop] = loop.create_task(self._ask(self._endpoint))
-        await asyncio.shield(asking)  # all waiting calls continue at once, so that they can be one request
+        await asyncio.shield(asking)  # all waiting calls continue together, so that they can be merged
         return self._known
 
     async def _ask(self, endpoint: Endpoint) -> None:

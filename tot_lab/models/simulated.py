@@ -1,8 +1,8 @@
-"""Base of simulated models: how randomness and time enter a reply.
+"""Base class of simulated models, which seeds the random numbers of each reply and simulates its latency.
 
-A reply is derived from (seed, prompt, settings, sample index, repeat) by SHA-256. It is the same in every
-process and does not depend on the purpose of a call or its place in a tree. Every reply is marked as
-simulated.
+The seed is the SHA-256 of the model's seed, the messages, three settings of the call (temperature, seed and
+schema), and its sample index, repeat and attempt. A reply is therefore the same in every process, whatever
+the purpose and the node of its call. Every reply is marked as simulated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tot_lab.core.parts import Part
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 
-JUDGING = (  # distinguishes the prompts that all domains have, by their closing words
+JUDGING = (  # the prompts for judgements, which all domains share, by their closing words
     ("vote", re.compile(r"best: N\b")),
     ("joint", re.compile(r"JSON array of the \d+ scores", re.I)),
     ("judge", re.compile(r"one word, yes or no", re.I)),
@@ -34,7 +34,7 @@ _CANDIDATES = re.compile(r"^(?:Candidates?(?: \d{1,4}| for the next (?:step|word
 
 
 def without_candidates(prompt: str) -> str:
-    """Return the prompt of a domain up to its candidates."""
+    """Return the part of a prompt before its list of candidates, or all of it if it lists none."""
     found = _CANDIDATES.search(prompt)
     return prompt[: found.start()].rstrip("\n") if found else prompt
 
@@ -43,7 +43,7 @@ class Simulated(Part):
     """A simulated model: an async callable `Call -> Reply`.
 
     With `temperature=0` all samples and repeats are equal. `max_tokens` and `stop` truncate the reply.
-    Replies are free, and tokens are estimated as 4 bytes each.
+    Replies cost 0 USD, and a token is estimated as 4 bytes.
     """
 
     kind: ClassVar[str] = ""
@@ -52,14 +52,14 @@ class Simulated(Part):
     """Mean seconds until a reply."""
 
     latency_spread: Literal["constant", "exponential"] = "constant"
-    """Distribution of the latency."""
+    """Distribution of the latency around its mean."""
 
     seed: int = 0
-    """Another seed is another model with the same abilities."""
+    """Seed of all replies. Models that differ only in it give different replies, but are equally able."""
 
     @abstractmethod
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
-        """Return the reply: text, or tokens if log-probabilities were requested."""
+        """Return the reply as text, or as tokens if `call` requests log-probabilities. `random` is seeded."""
 
     async def __call__(self, call: Call) -> Reply:
         """Return the reply to `call` after `latency`."""
@@ -68,7 +68,7 @@ class Simulated(Part):
             [
                 self.seed,
                 [(message.role, message.content) for message in call.messages],
-                # The name of the model is not included.
+                # `None` stands for the model's name, which does not change the reply.
                 [None, call.temperature, call.seed, call.response_format],
                 [] if settled else [call.sample_index, call.repeat, *call.attempt],
             ],

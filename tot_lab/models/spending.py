@@ -1,13 +1,13 @@
-"""A limit on real spending.
+"""The limit on real spending in USD.
 
-Before a request, the most that it can cost is reserved. When the replies arrive, their cost is spent and the
-rest released. If a request was cancelled after it was sent, a reply reports no usage, or the reported usage
-is impossible, the whole reservation counts as spent, since it may have been charged. So does that of a failed
-request, unless it was refused. A request is repeated if the limit has room for it once more. A group of calls
-for which there is no room is requested in parts, each when the part before is paid. The notes of a call state
-the most that it can have cost so far, so that the journal of a killed run still holds it. If the price is
-unknown, the limit cannot be enforced and nothing is requested. A user's function has no price; the cost that
-its replies report is counted.
+Before a request, the most that it can cost is reserved. When the replies arrive, their cost counts as spent,
+and the rest of the reservation is released. The whole reservation counts as spent if a request was cancelled
+after it was sent, if a reply reports no usage or impossible usage, or if the request failed after the
+provider may have processed it, since each may have been charged. A request is repeated only if the limit
+allows its maximum cost again. If the limit does not allow a request for several calls at once, they are
+requested in parts, each after the part before is paid. The notes of a call state the most that it can have
+cost so far, so that the journal of a killed run has that amount. If the price is unknown, the limit cannot be
+enforced and no request is sent. A user's function has no price; the cost that its replies report is counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Hold:
         self.most = most
         self.loop = loop
         self.is_sent = False
-        """Whether the request is under way, so that it may be charged."""
+        """Whether a try of the request is in flight, so that the provider may charge for it."""
 
 
 class SpendLimiter:
@@ -49,14 +49,16 @@ class SpendLimiter:
         self.cap = cap
         self.spent = 0.0
         self.earlier = 0.0
-        """USD that the journals of resumed runs had paid. They count towards the limit."""
+        """USD that resumed runs had spent before, according to their journals. They count towards
+        the limit.
+        """
         self._held: set[Hold] = set()
         self._waiting: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
         self._lock = threading.Lock()
 
     @property
     def total(self) -> float:
-        """USD that count towards the limit: spent now, and earlier by resumed runs."""
+        """USD that count towards the limit: `spent` and `earlier`."""
         return self.earlier + self.spent
 
     @property
@@ -65,14 +67,14 @@ class SpendLimiter:
         return math.fsum(hold.most for hold in self._held)
 
     async def reserve(self, most: float, observer: CallObserver) -> Hold | None:
-        """Reserve `most` once requests in flight leave room. Returns `None` if it is above what is left."""
+        """Reserve `most` USD, if need be after other reservations end. `None` if too little is left."""
         hold = Hold(most, loop := asyncio.get_running_loop())
         if self.cap is None:
             return hold
         position = queue_position()
         while True:
             with self._lock:
-                for left in [one for one in self._held if one.loop.is_closed()]:  # its requests ended with it
+                for left in [one for one in self._held if one.loop.is_closed()]:  # they cannot settle
                     self._held.remove(left)
                     self.spent += left.most if left.is_sent else 0.0
                 if self.total + self.reserved + most <= self.cap:
@@ -86,12 +88,12 @@ class SpendLimiter:
             await settled
 
     def spend(self, amount: float) -> None:
-        """Count an amount for which nothing was reserved."""
+        """Count `amount` USD as spent for which nothing was reserved."""
         with self._lock:
             self.spent += amount
 
     def settle(self, hold: Hold, spent: float) -> None:
-        """Release a reservation and count what was spent."""
+        """Release a reservation, count `spent` USD, and wake the requests that wait in `reserve`."""
         with self._lock:
             self._held.discard(hold)
             self.spent += spent
@@ -115,8 +117,8 @@ class Spending:
         self.spend_limiter = spend_limiter
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return the replies. If the limit has room for the first calls only, the others have the error
-        `LATER`. If it has no room for a single call, all are refused with `budget:spend`.
+        """Return the replies. If the limit allows only the first of `calls` now, the others get the error
+        `LATER`. If it allows none, all get the error `budget:spend`.
         """
         limiter, later = self.spend_limiter, calls[:0]
         if limiter.cap is None:
@@ -150,14 +152,15 @@ class Spending:
 
 
 class _Payment:
-    """Counts the cost of each try of one request.
+    """Counts the cost of one request, which may take several tries.
 
     Args:
         limiter: The spending limiter.
-        hold: The reservation. A try that does not report its cost counts as this amount.
+        hold: The reservation. A try whose cost is unknown counts as the reserved amount.
         calls: The calls of the request.
         observer: The observer of the calls.
-        is_part: Whether the observer also observes calls that are requested later.
+        is_part: Whether `observer` also receives notes of calls that are requested later, so that each note
+            must name its calls.
     """
 
     def __init__(
@@ -172,12 +175,16 @@ class _Payment:
         self.limiter, self.hold, self.calls, self.observer = limiter, hold, calls, observer
         self.is_part = is_part
         self.most = hold.most if hold else 0.0
-        self._counted = self._billed = observer.paid or 0.0  # paid before, for a request without a reply
+        self._counted = self._billed = observer.paid or 0.0  # paid for earlier requests
         self._is_billed = False
-        """Whether the endpoint itself charges the observer, so that the costs of replies are not added."""
+        """Whether the endpoint adds its cost to `observer.paid`, so that the costs of replies are not
+        counted.
+        """
 
     def hear(self, name: str, data: dict[str, Any]) -> None:
-        """Follow the tries, and add to their notes what a call has cost, a try under way included."""
+        """Add `paid` to the notes of each try: the most USD that one call can have cost, with the try in
+        flight.
+        """
         if self.is_part:
             data.setdefault("only", self.calls)
         if self.hold is not None and name in ("call.sent", "call.retried"):
@@ -187,8 +194,8 @@ class _Payment:
                 data["paid"] = paid / len(self.calls)
 
     async def pay_again(self, lost: Sequence[Reply]) -> bool:
-        """Count what a failed try cost, and reserve as much as before for the next one. Returns whether there
-        is room for it.
+        """Count the cost of a failed try, which brought the replies `lost`, and reserve the same amount again
+        for the next try. Returns whether the limit allows that.
         """
         cost = self._cost_of([believed(reply) for reply in lost])
         if self.hold is not None:
@@ -199,20 +206,22 @@ class _Payment:
         return self.hold is not None
 
     def count(self, replies: Sequence[Reply]) -> None:
-        """Count the cost of the last try. `observer.paid` is then the cost of all tries."""
+        """Count the cost of the last try, and set `observer.paid` to the cost of all tries."""
         has_lost = self._counted > 0.0
-        # Without a reservation, there was no room for another try, and lost replies are already counted.
+        # Without a reservation, the limit did not allow a retry, and `pay_again` has counted lost replies.
         self._settle(self._cost_of([one for one in replies if one.error is None or self.hold is not None]))
         if has_lost or self.limiter.cap is not None:
             self.observer.paid = self._counted
 
     def end(self) -> None:
-        """Release the reservation. A try that was sent and brought no reply counts as the whole amount."""
+        """Release a reservation that is left. A try in flight counts as the whole reserved amount."""
         if self.hold is not None:
             self._settle(self.most if self.hold.is_sent else 0.0)
 
     def _cost_of(self, replies: Sequence[Reply]) -> float:
-        """Return the cost since the last call. A reply without a cost adds its part of the reservation."""
+        """Return the cost since the last call of this method. A reply of unknown cost counts as its equal
+        part of the reservation.
+        """
         billed = self.observer.paid or 0.0
         self._is_billed = self._is_billed or billed != self._billed
         cost, self._billed = billed - self._billed, billed
@@ -236,10 +245,10 @@ def _may_cost(reply: Reply) -> bool:
 
 
 class Costed:
-    """The layer around a function that counts the cost reported by its replies.
+    """The layer that counts the cost that the replies of a function report.
 
-    The cost of a call is unknown beforehand, so nothing is reserved. A call is refused if less than the cost
-    of the most expensive reply is left.
+    The cost of a call is unknown beforehand, so nothing is reserved. A call is refused if less is left of the
+    limit than the most expensive reply so far has cost.
     """
 
     def __init__(self, inner: Function, spend_limiter: SpendLimiter) -> None:
@@ -252,7 +261,7 @@ class Costed:
         return [await self.reply(call, observer) for call in calls]
 
     async def reply(self, call: Call, observer: CallObserver) -> Reply:
-        """Return the reply to `call`, or a refusal with `budget:spend`."""
+        """Return the reply to `call`, or one with the error `budget:spend`."""
         cap = self.spend_limiter.cap
         if cap is not None and self.dearest and self.spend_limiter.total + self.dearest > cap:
             observer.note("call.refused", most=self.dearest, left=cap - self.spend_limiter.total)

@@ -1,32 +1,33 @@
 """The model stack: the layers between a strategy's call and the model that answers it.
 
-    Cached         answers known calls from disk                                cache.py
+    Cached         answers cached calls from disk                               cache.py
     SingleFlight   merges equal calls in flight, unless the mode is `off`       flight.py
-    Batched        makes one request of several samples or short judgements     batching.py
+    Batched        merges samples or short judgements into one request          batching.py
     StoreReplies   stores replies on disk before they are used                  cache.py
-    Condensed      keeps the log-probabilities that a call asks for        condensing.py
+    Condensed      drops log-probabilities that no call asks for           condensing.py
     Ready          loads the endpoint outside the timeout of a call             ready.py
     Warmed         lets the first of several calls fill a prompt cache          warming.py
     Spending       keeps real spending within a limit                           spending.py
     Limited        limits concurrent requests and requests per minute           limits.py
     Retried        repeats requests after temporary failures                    retries.py
-    Measured       lets an adaptive limit learn from each request               limits.py
+    Measured       reports each request to an adaptive limit                    limits.py
     Endpoint       the adapter: one request to a real model                     openai_compatible/, …
 
-A backend wraps another one and has one method, `answer`. It takes an observer and calls that can be one
-request, and returns one reply per call in the same order. Several calls differ in their sample index, or
-in their prompts if the endpoint has a `list_key`. A failure is a reply with an error, except for `Failure`,
-which an endpoint raises and `Retried` catches. A backend reports what it does as notes to the observer.
+Each layer is a backend that wraps the next one, and has one method, `answer`. It takes calls that can be one
+request and their observer, and returns one reply per call in the same order. Several calls differ in their
+sample index, or in their prompts if the endpoint has a `list_key`. A failed call gets a reply with an error.
+Only an endpoint raises `Failure`, which `Retried` catches. A backend reports what it does as notes to the
+observer.
 
-The layers down to `Batched` also take many samples of one request at a time (`Grouping`), each with its own
+The layers down to `Batched` also take many samples of one prompt at a time (`Grouping`), each with its own
 observer. A sample that is cached or in flight goes through `answer` by itself.
 
-A request that waits to be repeated keeps its slot. If `Retried` stood outside `Limited`, a server that
-refuses requests would get others at once: twice as many during an outage, and five times as many refused
-ones.
+A request that waits to be repeated still counts as one of the concurrent requests. If `Retried` were above
+`Limited`, a server that refuses requests would get others in their place at once: twice as many during an
+outage, and five times as many that it refuses.
 
-Requests that have to wait do so in the order of their runs (`queue_position`), so that the first runs of many
-are finished early. This changes no record.
+Waiting requests are sent in the order of their runs (`queue_position`), so that the first of many runs finish
+early. This order changes no record.
 """
 
 from __future__ import annotations
@@ -48,56 +49,61 @@ from tot_lab.core.scrubbing import scrubbed
 
 
 class Backend(Protocol):
-    """A layer of the stack, or the model at its end."""
+    """A layer of the stack, or the endpoint or function at its end."""
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return a reply to each of `calls`."""
+        """Return a reply to each of `calls`, in their order."""
         ...
 
 
 SampleCalls: TypeAlias = dict[Any, Call]
-"""Samples of one request by the observers that wait for them. The caller removes an observer that has its
-reply or waits no longer.
+"""Calls for samples of one prompt, by the observer that waits for each. The caller removes an observer that
+has its reply or whose call was cancelled.
 """
 
 Give: TypeAlias = Callable[[Any, Reply | None], None]
-"""Takes the reply to the call of an observer. `None` means that the call must be made by itself."""
+"""A function that takes an observer and the reply to its call, or `None` if the call must go through
+`answer`.
+"""
 
 
 class Grouping(Backend, Protocol):
-    """A layer that takes many samples of one request at a time, which costs less than one by one."""
+    """A layer that takes many samples of one prompt at a time, which needs less CPU time than one by one."""
 
     async def answer_each(self, asked: SampleCalls, give: Give) -> None:
-        """Give each observer its reply as soon as that has arrived."""
+        """Call `give` with each observer and its reply, or `None`, as soon as it is known."""
 
 
 UNLISTED = "not answered as a list"
-"""Error of calls of different prompts that an endpoint could not answer in one request. `Batched` makes each
-of them a request of its own, since only one of them may be at fault."""
+"""Error of calls with different prompts that an endpoint could not answer in one request. `Batched` then
+makes one request for each call, since only one of them may be at fault.
+"""
 
 LATER = "not requested yet"
-"""Error of the calls of a group for which the spending limit has no room before the others are paid.
-`Batched` makes a further request of them."""
+"""Error of those calls of a request that the spending limit does not allow until the others are paid.
+`Batched` then makes another request for them.
+"""
 
 
 NO_SERVER = "No server answers at {} for {}. Start it, or set {} of the model"
-"""Message of `Endpoint.problem`. It takes the address, the model, and the setting that holds the address."""
+"""Message of `Endpoint.problem`, to format with the address, the model, and the setting for the address."""
 
 RUN_NUMBER: ContextVar[int] = ContextVar("tot_lab_run_number", default=0)
-"""Number of the run that the current task works for, counted from 1 in the order in which runs begin."""
+"""Number of the run of the current task. Runs are counted from 1 as they begin. 0 means no run."""
 
 PAY_AGAIN: ContextVar[Callable[[Sequence[Reply]], Awaitable[bool]] | None]
 PAY_AGAIN = ContextVar("tot_lab_pay_again", default=None)
-"""Counts what a failed try of the current request used, and reserves as much for the next one. It returns
-whether the spending limit has room for that. `None` means no limit."""
+"""A function that takes what a failed try of the current request used, charges for it, and reserves the cost
+of another try. It returns whether the spending limit allows that. `None` means that every try is allowed.
+"""
 
 _RUNS, _REQUESTS = count(1), count()
 
 
 @contextmanager
 def numbered_run() -> Iterator[None]:
-    """Give the run that begins here the next number. A run inside another one gets the number of the outer
-    run, which waits for it.
+    """Set `RUN_NUMBER` to the next number for the run in this block. A run inside another run gets the number
+    of the outer one, which waits for it.
     """
     token = RUN_NUMBER.set(RUN_NUMBER.get() or next(_RUNS))
     try:
@@ -107,8 +113,8 @@ def numbered_run() -> Iterator[None]:
 
 
 def queue_position() -> tuple[int, int]:
-    """Return the position of a new request in a queue: requests of earlier runs go first, and those of one
-    run in the order in which they came.
+    """Return a sort key for a new request in a queue: requests of earlier runs go first, and those of one run
+    in the order of their calls to this function.
     """
     return RUN_NUMBER.get(), next(_REQUESTS)
 
@@ -127,7 +133,9 @@ class NullObserver:
 
 
 class Listening:
-    """A call observer that forwards everything and lets a layer see notes and add to their data."""
+    """A call observer that forwards everything, but first passes each note to `hear`, which may change its
+    data.
+    """
 
     def __init__(self, observer: CallObserver, hear: Callable[[str, dict[str, Any]], None]) -> None:
         self.observer = observer
@@ -160,32 +168,33 @@ class Listening:
 def warn_of_failure(text: str) -> None:
     """Warn of the first failed call of a lab, which otherwise only the record of the run would show.
 
-    Without a registry, Python shows the same warning again for another lab. If a filter makes warnings
-    errors, this one is suppressed, so that the record stays the same.
+    `warn_explicit` without a registry shows a warning again that an earlier lab has given. If a filter turns
+    warnings into errors, this one is suppressed, so that the record of the run stays the same.
     """
     with suppress(RuntimeWarning):
         warnings.warn_explicit(text, RuntimeWarning, "tot_lab", 1)
 
 
 class Failure(Exception):
-    """A request that brought no reply.
+    """Raised for a request to which some or all replies are missing.
 
     Args:
-        message: The provider's message, from which secrets of the environment are removed.
+        message: The provider's message. Secrets of the environment are removed from it.
         status: The HTTP status, or `None` without a response.
         retry: Whether a repeated request may succeed.
         retry_after: Seconds that the provider asks to wait.
-        reported_usage: Usage of a reply that could not be read because of it; see `Reply`.
-        usage: The usage that the response reports, as JSON or as the adapter has read it.
-        connection_failed: Whether there was no connection or it broke.
-        refused: Whether there was no connection. Otherwise the server may be busy.
+        reported_usage: Impossible usage, as text, that made a reply unreadable; see `Reply`.
+        usage: The usage in the response, as JSON or as the adapter has read it, or `None`.
+        connection_failed: Whether no connection was made, or it broke.
+        refused: Whether no connection was made, so that the server received nothing.
         unreadable: Whether a response arrived that is not a reply of the API.
         begun: Whether a part of the reply had arrived.
         replies: The replies that arrived, in the order of the calls, with `None` for each that the server
-            marks as failed. Replies are kept, and only the other calls are requested again.
+            marks as failed. `Retried` keeps them, and requests only the other calls again.
 
     Attributes:
-        used: What each call used, as a reply with an error. Calls without an entry were not requested.
+        used: The usage of each call, as a reply with an error. Calls beyond its end were not requested.
+            `None` means that it was not determined.
     """
 
     def __init__(
@@ -219,15 +228,15 @@ class Failure(Exception):
 
     @property
     def may_be_charged(self) -> bool:
-        """Whether the provider may have processed the request. A request that it refused costs nothing. A
-        proxy answers 408 if the model is too slow.
+        """Whether the provider may have processed the request and charge for it. A refused request costs
+        nothing. 408 may be charged, since proxies send it if the model is too slow.
         """
         if self.status is not None and not self.begun:
             return self.status == 408 or (self.status >= 500 and self.status != 503)
         return self.unreadable or self.begun or (self.retry and not self.refused)
 
     def used_by(self, place: int) -> Reply:
-        """Return what the call at `place` of the request used, as a reply with an error."""
+        """Return the usage of the call with index `place` in the request, as a reply with an error."""
         if self.used is not None:
             return self.used[place] if place < len(self.used) else Reply(error=self.message)
         reported = self.reported_usage
@@ -241,7 +250,7 @@ class ServerFacts(NamedTuple):
     Attributes:
         models: The names of its models.
         context_window: The context window of the endpoint's model, in tokens.
-        slots: Calls that it answers at the same time.
+        slots: Calls that the server answers at the same time.
     """
 
     models: tuple[str, ...] = ()
@@ -255,11 +264,11 @@ class Endpoint(Part):
     kind: ClassVar[str] = ""
 
     generates: ClassVar[bool] = True
-    """Whether the model answers prompts with text that it generates, so that each reply has tokens."""
+    """Whether the model generates text, so that a reply has output tokens. Reward models do not."""
 
     concurrency: Annotated[int, Field(ge=1)] | None = None
-    """Concurrent requests of all labs that use this endpoint. `None` finds the number: it grows while the
-    throughput does, and is reduced when the server refuses requests or slows down.
+    """Maximum number of concurrent requests of all labs that use this endpoint. `None` adapts it: it grows
+    while the throughput does, and is reduced when the server refuses requests or slows down.
     """
 
     requests_per_minute: Annotated[int, Field(ge=1)] | None = None
@@ -269,8 +278,8 @@ class Endpoint(Part):
     """Maximum number of tokens per minute. `None` means no limit."""
 
     retries: Annotated[int, Field(ge=0)] = 5
-    """Repetitions of a request after 408, 409, 429, 5xx, a broken connection, or a reply that the server
-    marks as failed.
+    """Maximum number of times that a request is repeated after 408, 409, 429, 5xx, a broken connection, or a
+    reply that the server marks as failed.
     """
 
     @property
@@ -280,18 +289,20 @@ class Endpoint(Part):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return everything that can change a reply and is not part of the call, as JSON-compatible data.
+        """Return everything except the call that can change a reply, as JSON-compatible data, for cache keys.
 
-        It contains no secrets, limits or timeouts.
+        The identity contains no secrets, limits or timeouts.
         """
 
     @property
     def address(self) -> str:
-        """The server or service of the model. Endpoints with the same address share their limits."""
+        """The server or service of the model. Endpoints with equal address and limits share a
+        rate limiter.
+        """
         return str(self.identity())
 
     def configured(self, **given: Any) -> Endpoint:
-        """Return the model with the settings `given`, of which `base_url` is the URL of the server.
+        """Return the model with the settings `given` instead of its own. `base_url` is the URL of the server.
 
         Raises:
             ValueError: If a setting is unknown or invalid.
@@ -301,7 +312,7 @@ class Endpoint(Part):
 
     @property
     def is_hosted(self) -> bool:
-        """Whether it is the service of a provider, whose capacity a check does not test."""
+        """Whether the server is a provider's own service, whose capacity `lab.check()` does not test."""
         return False
 
     def window(self) -> int | None:
@@ -310,28 +321,28 @@ class Endpoint(Part):
 
     @property
     def uses_reported_window(self) -> bool:
-        """Whether a prompt may be as long as the server reports. `False` means that only `window` counts."""
+        """Whether the context window that the server reports applies. `False` means only `window` does."""
         return True
 
     def cached_beginning(self, call: Call) -> str | None:
-        """Return the beginning of the prompt that the provider is asked to cache, or `None`. Concurrent calls
-        with the same beginning wait until the first of them has a reply.
+        """Return the prefix of the prompt that the provider is asked to cache, or `None`. Of concurrent calls
+        with the same prefix, all wait until the first has a reply.
         """
         return None
 
     def takes_n(self, call: Call) -> bool:
-        """Whether several samples of `call` can be one request."""
+        """Whether one request can return several samples of `call`."""
         return False
 
     def list_key(self, call: Call) -> Hashable | None:
-        """Return a key: calls of different prompts with equal keys can be one request. `None` means that
+        """Return a key: calls with different prompts but equal keys can be one request. `None` means that
         `call` needs its own request.
         """
         return None
 
     async def problem(self) -> str | None:
-        """Return why no request can succeed and how to fix it, without a final period. `None` if no problem
-        is known.
+        """Return why no request can succeed, such as a missing key, and how to fix it, without a final
+        period. `None` if no problem is known.
         """
         return None
 
@@ -363,23 +374,25 @@ class Endpoint(Part):
         """Load what `need` requires to price a call in a replay, which sends no requests."""
 
     async def start(self) -> None:
-        """Load what a request requires, without blocking the event loop. `answer` reports what cannot be
-        loaded.
+        """Load what `answer` requires, without blocking the event loop. An error may be left to `answer`,
+        which raises it as a `Failure`.
         """
         await self.ready()
 
     @abstractmethod
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the most that one request for `calls` can use. It is fast after `ready`."""
+        """Return the most tokens and USD that one request for `calls` can use. Fast once `ready` has
+        returned.
+        """
 
     @abstractmethod
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Make one request. Raises `Failure`."""
+        """Make one request for `calls`, and return a reply to each. Raises `Failure`."""
 
 
 def provider_seed(call: Call) -> int | None:
-    """Return the seed that is sent to the provider: that of the call plus its sample index, offset for
-    attempts and repeats.
+    """Return the seed that is sent to the provider, or `None` if the call has none: its seed plus its sample
+    index and, in a later attempt or repeat, a hash of these two.
     """
     if call.seed is None:
         return None

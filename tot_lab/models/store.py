@@ -2,11 +2,11 @@
 
 A value that `put` has acknowledged is on disk, whatever happens to the process or the machine. Nothing is
 evicted, expired or unpickled. The store is built on diskcache (SQLite in WAL mode, safe across threads and
-processes) and turns off its defaults that do not fit: eviction at 1 GiB, pickled keys and values, large
-values in files that are not synced, and commits that are not synced.
+processes) without these defaults of it: eviction at 1 GiB, pickled keys and values, large values in separate
+files, and commits that are not synced.
 
-One commit serves all writers that arrived during the previous one, and wakes an event loop once. A database
-that cannot be written (full disk, read-only mount) is opened read-only.
+One commit writes all values that arrived during the previous commit, and wakes each waiting event loop once.
+A database that cannot be written (full disk, read-only mount) is opened read-only.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from tot_lab.core.calls import Halt
 
 
 class CacheError(Halt):
-    """The cache cannot be used. The message names the folder or the entry."""
+    """The cache, or one entry of it, cannot be used. The message names the folder, the file or the entry."""
 
 
 class UnrecognizedKey(str):
-    """A placeholder for a key that tot_lab did not write and did not read."""
+    """Stands for a key that is not plain text, so that tot_lab did not write it. It is not unpickled."""
 
 
 _FIND = "SELECT mode, filename, value FROM Cache WHERE key = ? AND raw = 1"
@@ -66,8 +66,8 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no type
 
 
 class _Database(diskcache.Cache):  # type: ignore[misc]
-    """A diskcache that finds an entry with one statement and adds many with two. At each statement, a
-    writing thread and the event loop exchange the interpreter lock, which costs more than the statement.
+    """A diskcache that finds an entry with one SQL statement and adds many with two. At each statement, the
+    writing thread and the event loop hand over the interpreter lock, which takes longer than the statement.
     """
 
     def find(self, key: str) -> bytes | None:
@@ -82,7 +82,7 @@ class _Database(diskcache.Cache):  # type: ignore[misc]
         return {key for (key,) in self._sql(query, [*keys]).fetchall()}
 
     def add_all(self, entries: Sequence[tuple[str, bytes]]) -> list[bool]:
-        """Store each value whose key is new, in the open transaction, and return which were stored."""
+        """Store each value whose key is new, in the open transaction. Returns whether each was stored."""
         known = self.held([key for key, _ in entries])
         now, outcomes, values = time.time(), list[bool](), list[Any]()
         for key, value in entries:
@@ -100,11 +100,13 @@ class _Database(diskcache.Cache):  # type: ignore[misc]
 
 
 _ENTRIES_PER_STATEMENT = 100
-"""The most entries of one statement. Older versions of SQLite take 999 values."""
+"""The most entries that one SQL statement stores, 6 values each. Older versions of SQLite accept
+999 values.
+"""
 
 
 class _Write(NamedTuple):
-    """A value to be stored, and the future of a thread or of an event loop that waits for it."""
+    """A value to be stored, and the future, of a thread or of an event loop, that receives the outcome."""
 
     key: str
     value: bytes
@@ -125,7 +127,7 @@ def _settle(pairs: list[tuple[_Write, _Outcome]]) -> None:
         else:
             _resolve([(write.done, outcome)])
     for loop, settled in in_loops.items():
-        with suppress(RuntimeError):  # it was closed
+        with suppress(RuntimeError):  # the loop was closed
             loop.call_soon_threadsafe(_resolve, settled)
 
 
@@ -140,14 +142,16 @@ def _resolve(pairs: Sequence[tuple[Future[bool] | asyncio.Future[bool], _Outcome
 
 
 def _plain(folder: Any, mode: Any, filename: Any, value: Any) -> bytes:
-    """Return the value of an entry. Raises `CacheError` if tot_lab did not write it."""
+    """Return the value in a row of the database. Raises `CacheError` unless it is plain bytes, as tot_lab
+    writes.
+    """
     if mode != diskcache.core.MODE_RAW or type(value) is not bytes or filename is not None:
         raise CacheError(f"{folder}: ignored an entry that is not plain bytes, possibly a planted pickle.")
     return value
 
 
 class Forkable(Protocol):
-    """An object whose threads, locks and connections do not survive a fork."""
+    """An object with threads, locks or connections, which do not survive a fork. `_prepare` resets them."""
 
     def _prepare(self) -> None: ...
 
@@ -156,7 +160,7 @@ _FORKABLE: WeakSet[Forkable] = WeakSet()
 
 
 def prepare_in_children(one: Forkable) -> None:
-    """Let the children of a fork call `one._prepare` before they start a thread."""
+    """Let every forked child process call `one._prepare` right after the fork."""
     _FORKABLE.add(one)
 
 
@@ -170,10 +174,10 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 class _ReadOnly:
-    """The methods of `diskcache.Cache` that are used here, over a database that cannot be written.
+    """A database that cannot be written, with the methods of `_Database` that reading needs.
 
     Raises:
-        sqlite3.Error: If it cannot be read either.
+        sqlite3.Error: If the database cannot be read either.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -194,8 +198,8 @@ class _ReadOnly:
         try:
             return _connected(path, "mode=ro")
         except sqlite3.OperationalError:
-            # SQLite cannot create its index of the log here. An empty log needs none; otherwise both files
-            # are copied to a temporary folder.
+            # SQLite cannot create the index of the write-ahead log in this folder. An empty log needs none;
+            # otherwise the database and the log are copied to a temporary folder.
             if not log.exists() or not log.stat().st_size:
                 return _connected(path, "mode=ro&immutable=1")
         self._copy = tempfile.TemporaryDirectory(prefix="tot-lab-", ignore_cleanup_errors=True)
@@ -259,12 +263,11 @@ _SETTINGS = {
 
 
 def _expect_contents(path: Path) -> None:
-    """Create an empty database if there is no file.
+    """Create an empty database at `path` if there is no file.
 
-    Raises `CacheError` for a file that was emptied or is not a regular one.
-
-    SQLite would take an emptied file for a new one. A database that is being created is never empty here: it
-    gets its name when it is complete.
+    Raises `CacheError` if the file has 0 bytes or is not a regular file. SQLite would use a file of 0 bytes
+    as a new database, and hide that its entries were lost. A file that another process is creating never has
+    0 bytes: it is written under another name, and gets the name `path` when it is complete.
     """
     if path.exists():
         if not path.is_file():
@@ -279,7 +282,7 @@ def _expect_contents(path: Path) -> None:
     try:
         with closing(sqlite3.connect(part)) as database:
             database.execute("PRAGMA user_version = 1")  # writes the file
-        with suppress(OSError):  # another process was faster, or no links are possible here
+        with suppress(OSError):  # another process was faster, or the file system has no hard links
             os.link(part, path)
     finally:
         part.unlink(missing_ok=True)
@@ -290,7 +293,9 @@ _DAMAGE = (sqlite3.Error, UnicodeDecodeError, TypeError, OverflowError)
 
 
 class Store:
-    """A folder of bytes by key. It can be used from any thread and after a fork."""
+    """Values (bytes) by key (str) in the database of one folder. It can be used from any thread and after a
+    fork.
+    """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -300,7 +305,7 @@ class Store:
                 self.folder.chmod(0o700)
             _expect_contents(self.folder / "cache.db")
             self._disk: Any = _Database(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
-            self._disk.close()  # the connection of this thread, which may be one that only opens the cache
+            self._disk.close()  # closes the connection of this thread, which may only open the cache
         except (sqlite3.OperationalError, OSError) as error:  # such as a full disk or a read-only folder
             self._disk = self._to_read(error)
         except (*_DAMAGE, diskcache.Timeout) as error:
@@ -317,7 +322,7 @@ class Store:
             hint = 'Pass the lab another folder as cache=, or mode="off".'
             raise CacheError(f"{self.folder}: the cache cannot be opened: {why}. {hint}") from failure
         warnings.warn(
-            f"{self.folder}: the cache cannot be written ({why}). New replies are not kept.",
+            f"{self.folder}: the cache cannot be written ({why}). New replies are not stored.",
             RuntimeWarning,
             stacklevel=4,
         )
@@ -341,27 +346,27 @@ class Store:
             raise self._damaged(error) from error
 
     def held(self, keys: Collection[str]) -> Collection[str]:
-        """Return those of `keys` (at most 100 of them) that may have an entry. Raises `CacheError`."""
+        """Return those of `keys`, at most 100, that have a value, or all if the database is read-only."""
         try:
             return self._disk.held(keys) if isinstance(self._disk, _Database) else keys
         except _DAMAGE as error:
             raise self._damaged(error) from error
 
     def put(self, key: str, value: bytes, *, replace: bool = False) -> Future[bool]:
-        """Store `value`, unless there is one and `replace` is false.
+        """Store `value` under `key`, unless the key has a value and `replace` is false.
 
-        When the future is done, the value is on disk, and its result is whether the value was stored. It
-        fails with OSError if the disk is full and with `CacheError` if the database is damaged.
+        When the future is done, a value of the key is on disk. The result is whether it is `value`. The
+        future fails with OSError if the disk is full, and with `CacheError` if the database is damaged.
         """
         done: Future[bool] = Future()
-        done.set_running_or_notify_cancel()  # a cancelled waiter must not stop the write
+        done.set_running_or_notify_cancel()  # cancelling the future must not stop the write
         self._enqueue(_Write(key, value, replace, done))
         self._submit()
         return done
 
     def keep(self, key: str, value: bytes, *, replace: bool = False) -> asyncio.Future[bool]:
-        """Store `value` as `put` does, for the running event loop. Values that are kept in one
-        iteration of the loop are written in one commit.
+        """Store `value` like `put`, and return a future of the running event loop. All values that are passed
+        in one iteration of the loop are written in one commit.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
@@ -406,13 +411,13 @@ class Store:
                     for start in range(0, len(entries), _ENTRIES_PER_STATEMENT):
                         outcomes += self._disk.add_all(entries[start : start + _ENTRIES_PER_STATEMENT])
         except BaseException as error:
-            if isinstance(self._disk, diskcache.Cache):  # otherwise it is read-only
+            if isinstance(self._disk, diskcache.Cache):  # otherwise the database is read-only
                 self._disk.close()  # closing the connection rolls the transaction back
             outcomes = [self._unwritten(error)] * len(batch)
         _settle(list(zip(batch, outcomes, strict=True)))
 
     def delete(self, keys: list[str]) -> None:
-        """Remove `keys`. Raises OSError or `CacheError`."""
+        """Remove `keys` and their values. Raises OSError or `CacheError`."""
         try:
             with self._disk.transact():
                 for key in keys:
@@ -421,7 +426,9 @@ class Store:
             raise self._unwritten(error) from error
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over all keys in order. A key that is not text is replaced by an `UnrecognizedKey`."""
+        """Iterate over all keys in ascending order. A key that is not text is replaced by an
+        `UnrecognizedKey`.
+        """
         try:
             yield from self._disk.iterkeys()
         except _DAMAGE as error:
@@ -435,7 +442,7 @@ class Store:
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
+        """Bytes of all files in the folder."""
         return sum(file.stat().st_size for file in self.folder.iterdir() if file.is_file())
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """The layer that lets the first of several calls fill the provider's prompt cache for the others.
 
-Anthropic charges more for a beginning that it stores, and a tenth for one that it has stored before. The
-entry exists once the first reply begins, so calls at the same time would each pay for storing it.
+Anthropic charges more than usual for a prompt prefix that it stores, and a tenth of the usual price for one
+that is stored already. A prefix can be read once the first reply begins, so each of several concurrent calls
+would pay for storing it.
 
 References:
     Anthropic, Prompt caching: `cache_control`, minimum lengths, lifetime, concurrent requests.
@@ -17,23 +18,23 @@ from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.stack import Backend
 
 LIFETIME = 300.0
-"""Seconds that the provider keeps an entry after its last use."""
+"""Seconds for which the provider keeps a prefix after its last use."""
 
 
 class Warmed:
-    """The layer that holds calls back until the first one with the same beginning has a reply.
+    """The layer that delays calls until the first call with the same prompt prefix has a reply.
 
     Args:
         inner: The next layer.
-        beginning: Returns the beginning of the prompt that the provider caches, or `None`.
+        beginning: Returns the prefix of a call's prompt that the provider caches, or `None` if there is none.
     """
 
     def __init__(self, inner: Backend, beginning: Callable[[Call], str | None]) -> None:
         self.inner = inner
         self.beginning = beginning
         self.used: dict[str, float] = {}
-        """When each beginning was last used, the oldest one first."""
-        self.first: dict[str, asyncio.Future[None]] = {}
+        """The monotonic time at which each prefix was last used, the oldest first."""
+        self.first: dict[str, asyncio.Future[None]] = {}  # done when the first call with a prefix has ended
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies."""
@@ -52,7 +53,7 @@ class Warmed:
                     if self.first.get(text) is first:
                         del self.first[text]
             observer.note("call.queued")
-            await asyncio.shield(first)  # if it failed, the others are not held back any longer
+            await asyncio.shield(first)  # also ends if the first call failed
         return await self._answer(text, calls, observer)
 
     def _is_warm(self, text: str) -> bool:

@@ -1,6 +1,6 @@
 """Weights of local models: the known files, and their download from the Hugging Face hub.
 
-A name stands for exactly one file: it is used only if its SHA-256 is the known one.
+A name stands for exactly one file: a file is used under it only if its SHA-256 is the one in `KNOWN`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tot_lab.core.files import data_folder
 
 
 class Weights(NamedTuple):
-    """A known file on the hub."""
+    """A file of weights on the hub that tot_lab knows by a name."""
 
     repository: str
     file: str
@@ -70,12 +70,12 @@ def models_folder() -> Path:
 def pull(name: str) -> Path:
     """Download the weights of that name and return their file, NAME.gguf in `models_folder()`.
 
-    An existing file is kept. A download continues if the connection breaks, and begins anew if the process
-    ends. No token is sent, so that the variable `HF_ENDPOINT` may name a mirror.
+    An existing file is not downloaded again. A download continues if the connection breaks, but starts over
+    in a new process. No token is sent, so that the environment variable `HF_ENDPOINT` may name a mirror.
 
     Raises:
         ValueError: If the name is unknown.
-        OSError: If the download fails, or the file is not the known one.
+        OSError: If the download fails, or the SHA-256 of the file is not the known one.
     """
     known = KNOWN.get(name)
     if known is None:
@@ -83,25 +83,26 @@ def pull(name: str) -> Path:
             f"Unknown weights: got {name!r}. Use one of {', '.join(KNOWN)}. A .gguf file of your own can be "
             "used directly: tl.Lab('local:/path/to/model.gguf')."
         )
-    from filelock import FileLock  # noqa: PLC0415
-
     target = models_folder() / f"{name}.gguf"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(target.with_suffix(".lock")):  # another process that pulls would lose its file
-        if not target.exists():
-            file = _downloaded(name, known, target)
-            try:
-                check(name, file)
-            except OSError:
-                file.unlink()  # the hub would take it for downloaded
-                raise
-            file.replace(target)
+    if not target.exists():
+        from filelock import FileLock  # noqa: PLC0415
+
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(target.with_suffix(".lock")):  # otherwise another process may move the file away
+            if not target.exists():
+                file = _downloaded(name, known, target)
+                try:
+                    check(name, file)
+                except OSError:
+                    file.unlink()  # otherwise the hub's client would not download it again
+                    raise
+                file.replace(target)
     check(name, target)
     return target
 
 
 def _downloaded(name: str, known: Weights, target: Path) -> Path:
-    """Download a file into the folder of `target`. Raises OSError with the reason."""
+    """Download a file into the folder of `target`, and return its path. Raises OSError with the reason."""
     from huggingface_hub import hf_hub_download  # noqa: PLC0415
 
     try:
@@ -121,8 +122,8 @@ def _downloaded(name: str, known: Weights, target: Path) -> Path:
 
 
 def find(name: str) -> Path:
-    """Return the file of downloaded weights, or the .gguf file at that path. Raises FileNotFoundError with
-    instructions.
+    """Return the path of weights: `name` is a name in `KNOWN` or the path of a .gguf file. Raises
+    FileNotFoundError, whose message says how to get the file.
     """
     path = models_folder() / f"{name}.gguf" if name in KNOWN else Path(name).expanduser()
     if path.is_file():
@@ -138,7 +139,7 @@ def find(name: str) -> Path:
 
 
 def check(name: str, path: Path) -> None:
-    """Raise OSError unless `path` is the file known as `name`."""
+    """Raise OSError unless the file at `path` has the SHA-256 that `KNOWN` has for `name`."""
     if (found := sha256_of(path)) != KNOWN[name].sha256:
         raise OSError(
             f"{path} is not the file known as {name!r} and is not used: got sha256 {found} instead of "
@@ -147,7 +148,7 @@ def check(name: str, path: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hex. The hash is stored, since hashing a large file takes seconds."""
+    """Return the SHA-256 of a file in hex. It is cached on disk, since hashing a large file takes seconds."""
     memory = _memory(path)
     with suppress(OSError):
         remembered = memory.read_text()
@@ -162,7 +163,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _memory(path: Path) -> Path:
-    """Return the file that stores the hash of a file, identified by path, size and modification time."""
+    """Return the file that stores the hash of `path`, named by its path, size and modification time."""
     path = path.resolve()
     status = path.stat()
     key = f"{path}\n{status.st_size}\n{status.st_mtime_ns}"

@@ -157,7 +157,7 @@ def test_two_calls_share_an_entry_exactly_when_they_are_the_same_question(one, o
 def test_a_setting_is_one_in_every_form(one, other, same):
     keys = {request_of(Call("0", "ask", (), options=options), {}).key for options in (one, other)}
     assert len(keys) == (1 if same else 2)
-    with pytest.raises(ValueError, match="The setting 'top_p' must be finite: got nan"):
+    with pytest.raises(ValueError, match="The option 'top_p' must be finite: got nan"):
         request_of(Call("0", "ask", (), options={"top_p": float("nan")}), {})
 
 

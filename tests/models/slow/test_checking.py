@@ -186,7 +186,7 @@ def test_a_server_that_fails(lists_models):
         found = checked(server, "openai/m", "openai")
     assert found.reachable
     assert found.model_there is None
-    assert found.problems == ("500: out of memory. The server fails. See its log",)
+    assert found.problems == ("500: out of memory. The server has an internal error. See its log",)
 
 
 def test_a_server_that_fails_at_some_things_is_asked_for_the_others():

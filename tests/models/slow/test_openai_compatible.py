@@ -647,7 +647,7 @@ def test_a_web_page_in_place_of_a_reply_is_shown(server, status):
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ('{"status": "ok"}', 'got no choices but {"status": "ok"}'),
+        ('{"status": "ok"}', 'expected choices: got {"status": "ok"}'),
         ("<html>Sign in", "a web page: <html>Sign in"),
     ],
 )

@@ -1,7 +1,7 @@
 """What a server reports about itself and its weights: version, revision, quantisation, chat template.
 
-Only the fields named here are read: SGLang's page also holds the key of the server. A path is reduced to its
-last part, since a record may be shared.
+Only the fields in `PAGES` are read, since SGLang's page also contains the server's key. A path is reduced to
+its last component, since recordings may be shared.
 
 References:
     vLLM, `/version` and `root` in `/v1/models`; SGLang, `/server_info` (`/get_server_info` in earlier
@@ -28,7 +28,9 @@ as the beginning of its SHA-256.
 
 
 def facts_in(path: str, page: Any) -> Facts:
-    """Return the facts in the page of a server at `path`, or {} if another kind of server sent it."""
+    """Return the facts in `page`, the JSON of a server at `path`, or {} if it is of another kind
+    of server.
+    """
     if not isinstance(page, dict):
         return {}
     server, mark, fields = PAGES[path]
@@ -40,13 +42,13 @@ def facts_in(path: str, page: Any) -> Facts:
 
 
 def entries_in(page: Any) -> list[dict[str, Any]]:
-    """Return the entries of a server's list of models."""
+    """Return the well-formed entries of a server's list of models."""
     entries = page.get("data") if isinstance(page, dict) else None
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def listed_in(page: Any, model: str) -> ServerFacts:
-    """Return the facts about `model` in a server's list of models."""
+    """Return the names in a server's list of models, and the context window of `model`."""
     entries = entries_in(page)
     mine = next((entry for entry in entries if entry.get("id") == model), {})
     window = count_in(mine, "max_model_len") or count_in(mine, "max_input_tokens")  # vLLM, Anthropic
@@ -54,7 +56,7 @@ def listed_in(page: Any, model: str) -> ServerFacts:
 
 
 def with_props(facts: ServerFacts, page: Any) -> ServerFacts:
-    """Return `facts` with those in llama.cpp's page `/props`."""
+    """Return `facts` with the slots and context window in llama.cpp's page `/props`, if it is one."""
     slots = count_in(page, "total_slots")
     if slots is None:
         return facts
@@ -63,21 +65,21 @@ def with_props(facts: ServerFacts, page: Any) -> ServerFacts:
 
 
 def count_in(page: Any, name: str) -> int | None:
-    """Return the positive integer of that name in a page, or `None`."""
+    """Return the field `name` of a page if it is a positive integer, else `None`."""
     value = page.get(name) if isinstance(page, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def root_in(page: Any, model: str) -> Facts:
-    """Return the weights that vLLM's list of models names for `model`, if that is an alias."""
+    """Return as the fact `model` the weights for which `model` is an alias in vLLM's list, else {}."""
     root = next((entry.get("root") for entry in entries_in(page) if entry.get("id") == model), None)
     return {"model": _last_part(root)} if isinstance(root, str) and root != model else {}
 
 
 def weights_in(path: str, page: Any) -> Facts:
-    """Return the facts in the page of a server that tell weights apart, {} if there are none.
+    """Return the facts in the page of a server that identify its weights, or {}.
 
-    The version of a server counts for llama.cpp alone, whose builds quantise and sample differently.
+    For llama.cpp, the version is one of them, since its builds quantise and sample differently.
     """
     facts = facts_in(path, page)
     same = {"server"} if facts.get("server") == LLAMA_CPP else {"server", "version"}
@@ -86,9 +88,10 @@ def weights_in(path: str, page: Any) -> Facts:
 
 
 def listed_weights_in(page: Any, model: str) -> Facts:
-    """Return the facts in a server's list of models that tell the weights of `model` apart.
+    """Return the facts in a server's list of models that identify the weights of `model`.
 
-    They are vLLM's `root` and llama.cpp's `meta`, not `created`: some servers report the present time.
+    These are vLLM's `root` and llama.cpp's `meta`. `created` is not used, since some servers set it to the
+    present time.
     """
     entries = entries_in(page)
     entry = next((entry for entry in entries if entry.get("id") == model), None)
@@ -100,7 +103,7 @@ def listed_weights_in(page: Any, model: str) -> Facts:
 
 
 def _digest_of_path(path: Any) -> Facts:
-    """Return what tells two paths with the same last part apart, without the path."""
+    """Return a hash of `path`, which distinguishes paths with the same last component; {} for a name."""
     return {"path": _digest(path)} if isinstance(path, str) and _last_part(path) != path else {}
 
 
@@ -153,4 +156,4 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         {"version": "version", "model": "model_id", "revision": "model_sha", "dtype": "model_dtype"},
     ),
 }
-"""For each page its server, a field that no other server has there, and the field of each fact."""
+"""By path: the server, a field of the page that identifies it, and the field of each fact."""

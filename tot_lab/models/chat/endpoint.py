@@ -1,6 +1,6 @@
 """The base class of endpoints that speak OpenAI's chat format.
 
-An endpoint of this kind has a key, which is not a setting and is never shown.
+Such an endpoint may have a key, which is not among its settings, and is neither recorded nor shown.
 """
 
 from __future__ import annotations
@@ -34,28 +34,30 @@ from tot_lab.models.connections import body_of, opened
 from tot_lab.models.stack import UNLISTED, Endpoint, Failure, ServerFacts
 
 LEAST_PRICE = 0.001
-"""The least price in USD per million tokens. A lower one was probably meant per token."""
+"""The lowest accepted price above 0, in USD per million tokens. A lower one was probably meant per token."""
 
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Pair = Annotated[tuple[Usd, Usd], Field(strict=False)]  # files hold lists
 _Triple = Annotated[tuple[Usd, Usd, Usd], Field(strict=False)]
 _ONE_BY_ONE: set[tuple[str, str]] = set()
-"""Servers and models that ignore or refuse n, or do not count the tokens of all replies."""
+"""(address, model) for which samples are requested one by one: the server ignored or refused `n` or a list,
+or counted the tokens of one reply only.
+"""
 
 _WITHOUT_EFFORT: set[tuple[str, str]] = set()
-"""Servers and models that refuse a reasoning effort."""
+"""(address, model) to which no reasoning effort is sent, since the server refused one."""
 
 _ABOUT_EFFORT = re.compile("effort|think value|(think|reason)ing is not|not support (think|reason)ing", re.I)
 
 _REFUSALS = 400, 413, 422, 424  # 424 is an "inference error" of text-embeddings-inference
 
-_LOOKING = 20.0  # seconds to wait for a page
+_LOOKING = 20.0  # seconds to wait for a page, see `look`
 
 _NO_CHOICE = Choice(None, None, None, ())
 
 
 def _with_share(reply: Reply, share: ReplyUsage, reported: str) -> Reply:
-    """Return `reply` with its share of the usage, or with the `reported` usage that is not believed."""
+    """Return `reply` with its `share` of the usage, or with `reported`, the usage as text if impossible."""
     return replace(
         reply,
         input_tokens=share.prompt,
@@ -68,33 +70,35 @@ def _with_share(reply: Reply, share: ReplyUsage, reported: str) -> Reply:
 
 
 def bearer(key: str) -> dict[str, str]:
-    """Return the header that holds the key."""
+    """Return the `Authorization` header for `key`, or {} if it is empty."""
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def page_below(base: str, path: str) -> str:
-    """Return the URL of a page of the server at `base`. A path that begins with `/` is below the host."""
+    """Return the URL of `path` below `base` or, if it begins with `/`, below `base` without `/v1`."""
     return f"{base}/{path}" if path[0] != "/" else base.removesuffix("/v1") + path
 
 
 class ChatEndpoint(Endpoint):
-    """A model behind a chat API."""
+    """A model behind an API in OpenAI's chat format."""
 
     model_config = ConfigDict(hide_input_in_errors=True)  # the input may be the key
     kind: ClassVar[str] = ""
 
     api_key: Annotated[SecretStr | str | None, Field(exclude=True, repr=False)] = None
-    """`None` means the provider's environment variable, such as `OPENAI_API_KEY`, and "" means no
-    key. The key is neither recorded nor shown. A model in the strategy of a loaded run sends the key of the
-    environment only to this machine and to the provider's own service.
+    """The provider's key. `None` reads the provider's environment variable, such as `OPENAI_API_KEY`, and ""
+    means no key. The key is neither recorded nor shown. If a model was loaded with a recorded run, the key in
+    the environment is sent only to this machine and to the provider's own service.
     """
 
     context_window: Annotated[int, Field(ge=1)] | None = None
-    """Tokens of a prompt and its reply together. Ollama is configured to this size."""
+    """Tokens of a prompt and its reply together. `None` means the known size of the model. Ollama uses this
+    size, or 4096 by default.
+    """
 
     price: _Pair | _Triple | None = None
-    """USD per million tokens of (prompt, reply), for a model whose price is not known. A third number is the
-    price of prompt tokens that the server had cached, at most that of the others.
+    """USD per million tokens of (prompt, reply), for a model whose price is not known. A third number, at
+    most the first, is the price of prompt tokens that the server had cached.
     """
 
     _is_loaded: bool = PrivateAttr(default=False)
@@ -119,11 +123,13 @@ class ChatEndpoint(Endpoint):
         if price is not None and any(0 < one < LEAST_PRICE for one in price):
             raise ValueError(f"expected USD per million tokens, not per token: got {given!r}")
         if price is not None and len(price) == 3 and price[2] > price[0]:
-            raise ValueError(f"price of cached tokens must be at most {price[0]}: got {price[2]}")
-        return price  # `need` assumes that no token is cached
+            raise ValueError(
+                f"price of cached tokens must be at most {price[0]}, that of others: got {price[2]}"
+            )
+        return price  # `need` assumes that no prompt token is cached, which is the highest cost
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings without the key, as JSON-compatible data."""
+        """Return the settings as JSON-compatible data, without the key."""
         return {name: value for name, value in super().settings().items() if name != "api_key"}
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
@@ -131,12 +137,12 @@ class ChatEndpoint(Endpoint):
 
     @property
     def _key(self) -> str:
-        """The key that was passed, or ""."""
+        """The key that was passed as `api_key`, or ""."""
         return self.api_key.get_secret_value() if isinstance(self.api_key, SecretStr) else ""
 
     @property
     def _sent_key(self) -> str:
-        """The key that is sent, or ""."""
+        """The key that is sent to the server, or ""."""
         return self._key
 
     _provider: ClassVar[str] = ""
@@ -144,22 +150,22 @@ class ChatEndpoint(Endpoint):
 
     @property
     def _long_keys(self) -> tuple[str, ...]:
-        """Keys that must not appear in replies."""
+        """The keys, of this model and in the environment, that are removed from replies."""
         return long_keys(self._key, self._sent_key)
 
     @property
     def _takes_n(self) -> bool:
-        """Whether the server has answered several calls in one request correctly so far."""
+        """Whether several samples may be one request: `False` once the server has failed to answer that."""
         return (self.address, self.name) not in _ONE_BY_ONE
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Make one request. If the server refuses several calls in one request or returns fewer replies, the
-        rest is requested one by one.
+        """Make one request for `calls`. If the server refuses several calls in one request, or returns fewer
+        replies, the other calls are requested one by one.
 
-        With several calls, one that the model refused gets a reply with an error.
+        If the model refuses one of several calls, that call gets a reply with an error.
 
         Raises:
-            Failure: If the request failed, or the server marks replies as failed; `replies` holds the others.
+            Failure: If a request failed, or the server marks replies as failed; its `replies` are the others.
         """
         if self._is_list(calls):
             return await self._listed(calls, observer)
@@ -182,7 +188,9 @@ class ChatEndpoint(Endpoint):
         return [reply for reply in replies if reply is not None]
 
     async def _several(self, calls: Sequence[Call], observer: CallObserver, *, several: bool) -> list[Reply]:
-        """Request the calls together if the server takes n. Returns at least one reply. Raises `Failure`."""
+        """Request all calls if the server takes `n`, else the first. Returns at least one reply. Raises
+        `Failure`.
+        """
         if len(calls) == 1 or not self._takes_n:
             return await self._some(calls[:1], observer, several=several)
         try:
@@ -198,13 +206,13 @@ class ChatEndpoint(Endpoint):
         return replies
 
     def _is_list(self, calls: Sequence[Call]) -> bool:
-        """Whether the calls are a list of prompts, and not samples of one."""
+        """Whether `calls` are requested as a list of prompts, and not as samples of one prompt."""
         is_list = self.list_key(calls[0]) is not None or len({call.messages for call in calls}) > 1
         return is_list and len(calls) > 1
 
     async def _listed(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
-        """Request calls of different prompts together. If the server refuses that or the response cannot be
-        read, each reply has the error `UNLISTED`.
+        """Request calls with different prompts together. If the server refuses such a list, or its response
+        cannot be read, each reply has the error `UNLISTED`.
         """
         try:
             return await self._some(calls, observer, several=True)
@@ -215,20 +223,20 @@ class ChatEndpoint(Endpoint):
             return [replace(failure.used_by(place), error=UNLISTED) for place in range(len(calls))]
 
     def _ask_one_by_one(self) -> None:
-        """Make each sample a request of its own from now on."""
+        """Make each call to this server and model a request of its own from now on."""
         _ONE_BY_ONE.add((self.address, self.name))
 
     async def _some(self, calls: Sequence[Call], observer: CallObserver, *, several: bool) -> list[Reply]:
         """Make one request, and return at least one reply. Raises `Failure`.
 
-        `several`: whether `observer` watches several calls, even if `calls` holds one of them. Then its notes
-        name their call.
+        `several` says whether `observer` receives the notes of several calls, even if `calls` is a single
+        one. Each note then names its call.
         """
         try:
             answers = await self._accepted(calls, observer)
             if not answers.choices:
                 usage = answers.usage
-                raise Failure("the provider's response holds no choices", unreadable=True, usage=usage)
+                raise Failure("the provider's response has no choices", unreadable=True, usage=usage)
         except Failure as failure:
             self._count(failure, calls, observer)
             raise self._scrubbed(failure) from None  # the exception chain holds requests with their headers
@@ -236,7 +244,7 @@ class ChatEndpoint(Endpoint):
         return self._replies(answers, calls, observer)
 
     async def _accepted(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
-        """Make one request, without the reasoning effort if the server does not accept it. Raises
+        """Make one request, and another without the reasoning effort if the server refuses it. Raises
         `Failure`.
         """
         if calls[0].effort is None:
@@ -254,7 +262,7 @@ class ChatEndpoint(Endpoint):
         return answers
 
     def _count(self, failure: Failure, calls: Sequence[Call], observer: CallObserver) -> None:
-        """Set `failure.used` to the usage of each of `calls`, for a request that failed as a whole."""
+        """Set `failure.used` to the usage of each of `calls`, after a request that brought no reply."""
         used = [failure.used_by(place) for place in range(len(calls))]
         usage = self._usage_in(failure.usage) if isinstance(failure.usage, dict) else failure.usage
         if usage is not None:
@@ -289,11 +297,13 @@ class ChatEndpoint(Endpoint):
 
     @abstractmethod
     def _usage_in(self, usage: dict[str, Any]) -> Any:
-        """Return the usage in a response that is not a reply, as in `Answers`."""
+        """Return the JSON usage of a failed response in the form of `Answers.usage`, or `None`."""
 
     @abstractmethod
     def _billed(self, usage: Any, cached: int | None) -> Billed:
-        """Return what a request with the reported usage costs. Of its prompt, `cached` tokens were cached."""
+        """Return the tokens and cost of a request. `cached` prompt tokens were cached; `None`
+        means unknown.
+        """
 
     @abstractmethod
     def _model_in(self, answers: Answers) -> str:
@@ -301,12 +311,14 @@ class ChatEndpoint(Endpoint):
 
     @abstractmethod
     def _state(self, choice: Choice) -> str:
-        """Return what must be sent back with a turn that calls tools; see `wanted_back`."""
+        """Return the JSON that must be sent back with a message that calls tools; see `wanted_back`."""
 
     def _shares(
         self, answers: Answers, calls: Sequence[Call], observer: CallObserver
     ) -> tuple[list[ReplyUsage], str]:
-        """Return the usage of each reply, and the reported one if it cannot be true. Charges the observer."""
+        """Return the usage of each reply and, as text, the reported usage if it is impossible, else "". Adds
+        the cost to `observer.paid`.
+        """
         choices = answers.choices[: len(calls)]
         reported: str = getattr(answers.usage, "reported", "")
         shares = [ReplyUsage()] * len(choices)
@@ -362,7 +374,9 @@ class ChatEndpoint(Endpoint):
         """Return the URL and the headers for a page of the server, or `None` without a server."""
 
     async def _listed_facts(self, path: str, name: str) -> ServerFacts:
-        """Return what the server reports about the model `name` on its page `path`, a list of models."""
+        """Return what the list of models at `path`, and llama.cpp's `/props`, report about the
+        model `name`.
+        """
         _, page = await self.look(path)
         facts = listed_in(page, name)
         if self.is_hosted:
@@ -371,17 +385,17 @@ class ChatEndpoint(Endpoint):
         return with_props(facts, props)
 
     async def look(self, path: str, body: dict[str, Any] | None = None) -> tuple[int, Any]:
-        """Request another page of the server.
+        """Request a page of the server, such as its list of models.
 
         Args:
-            path: Path below the server's URL, or below its host if it starts with `/`.
+            path: Path below the server's URL, or below that without `/v1` if it starts with `/`.
             body: JSON to post. `None` makes a GET request.
 
         Returns:
-            The HTTP status, and the JSON or `None`.
+            The HTTP status, and the JSON of the response, or `None` if it is not JSON.
 
         Raises:
-            Failure: If the server cannot be reached (`connection_failed`) or is slow.
+            Failure: If the server cannot be reached (`connection_failed`), or takes more than 20 seconds.
         """
         if (page := self._page(path)) is None:
             return 404, None

@@ -19,13 +19,15 @@ TOO_LONG = re.compile(r"context.{0,9} (length|window|size|limit)|prompt is too l
 
 
 def shortened(text: str) -> str:
-    """Return `text` on one line, without memory addresses and cut at 500 characters."""
+    """Return `text` on one line of at most 500 characters, without memory addresses of TLS objects."""
     text = re.sub(r" ssl:<[^<>]*+>", "", " ".join(text.split()))  # a memory address, which changes every time
     return text if len(text) <= 500 else f"{text[:499]}…"
 
 
 def web_page(body: str) -> str:
-    """Return the beginning of a response that is a web page, such as that of a proxy, or ""."""
+    """Return a message with the first 200 characters of `body` if it is a web page, as of a
+    proxy, else "".
+    """
     text = " ".join(body[:2000].split())
     cut = f"{text[:200]}…" if len(text) > 200 else text
     return f"the server replied with a web page: {cut}" if text.startswith("<") else ""
@@ -34,12 +36,12 @@ def web_page(body: str) -> str:
 def refusal(
     status: int, headers: Mapping[str, str], body: str, words: str = "", address: str = ""
 ) -> Failure:
-    """Return the failure that a response with an error status describes. Its message still has to be
-    scrubbed.
+    """Return the failure that a response with an error status describes. The caller must scrub keys from its
+    message.
 
     Args:
-        words: A message to use if `body` holds none.
-        address: Where the request went, for the message about a web page.
+        words: The message if `body` contains none.
+        address: The URL of the server, for the message about a web page.
     """
     page = web_page(words or body)
     if page and address:
@@ -55,8 +57,8 @@ def refusal(
 
 
 def failure_in(error: Any) -> Failure | None:
-    """Return the failure that the field `error` of a response with the status 200 describes. `None` if it is
-    empty, as some servers send it with good replies.
+    """Return the failure that `error`, a field of a response with the status 200, describes. `None` if the
+    field is empty, as some servers send it with valid replies.
     """
     if not error or (isinstance(error, dict) and not any(error.values())):
         return None
@@ -72,7 +74,7 @@ def failure_in(error: Any) -> Failure | None:
 
 
 def message_in(body: str) -> str:
-    """Return the message in a provider's JSON, or ""."""
+    """Return the error message in a provider's JSON, or ""."""
     value = read_json(body)
     value = value[0] if isinstance(value, list) and value else value
     if isinstance(value, dict):
@@ -85,13 +87,15 @@ def message_in(body: str) -> str:
 
 
 def _usage_in(body: str) -> Any:
-    """Return the usage that a provider's JSON with an error reports, or `None`."""
+    """Return the usage in a provider's JSON error response, or `None`."""
     value = read_json(body)
     return value.get("usage") if isinstance(value, dict) else None
 
 
 def _retry_after(headers: Mapping[str, str], body: str) -> float | None:
-    """Return the seconds that the provider asks to wait, from its header or from Google's body."""
+    """Return the seconds to wait by the header Retry-After, or by `retryDelay` in Google's body,
+    or `None`.
+    """
     value = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d+(\.\d+)?", value):
         return float(value)

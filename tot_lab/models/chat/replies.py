@@ -1,6 +1,7 @@
 """Replies in OpenAI's chat format, complete or in pieces.
 
-A reply holds what the provider sent, in a form that a file can hold.
+Texts are kept as the provider sent them, except that keys, and characters that UTF-8 cannot encode, are
+replaced.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Billed(NamedTuple):
 class ReplyUsage(NamedTuple):
     """What one reply of a request used, as if its call had been a request of its own.
 
-    `is_exact` says whether its tokens are known, and not estimated from those of several replies.
+    `is_exact` says whether the tokens are those of this reply, and not estimated from the sum of several.
     """
 
     prompt: int | None = None
@@ -55,10 +56,11 @@ class Choice(NamedTuple):
     """One reply of the provider; see `choice_of`.
 
     Attributes:
-        text: `None` if it has none.
-        failure: Why it is not a reply, or `None`.
-        token_count: How many tokens it has, or `None` if the provider does not report it.
-        state: What may have to be sent back; see `wanted_back`.
+        text: The text, or `None` if the provider sent none.
+        finish: The finish reason as tot_lab names it, or `None`.
+        failure: Why the choice is not a reply, or `None`.
+        token_count: Number of its tokens, or `None` if the provider does not report it.
+        state: Fields that may have to be sent back with the next call; see `wanted_back`.
         ended: As in `Reply`.
     """
 
@@ -74,7 +76,9 @@ class Choice(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes, which approximate its share of the tokens."""
+        """Bytes of the text, the thinking and the arguments of tool calls, to estimate the number
+        of tokens.
+        """
         parts = (self.text, self.thinking, *(tool.arguments for tool in self.tool_calls))
         return sum(len(part.encode()) for part in parts if part)
 
@@ -92,18 +96,18 @@ def choice_of(
     token_count: int | None = None,
     ended: bool | None = None,
 ) -> Choice:
-    """Return a reply as the provider sent it.
+    """Build a `Choice` from the fields of a reply that a provider sent.
 
     Args:
-        text: `None` if it has none.
+        text: The text, or `None` if the provider sent none.
         reasoning: The provider's reasoning field.
-        finish: The finish reason.
+        finish: The provider's finish reason.
         tools: The tool calls, as (id, name, arguments).
-        error: What the provider reports as the error of this reply.
-        refusal: Why the model refused to reply.
-        logprobs: Its tokens with their log-probabilities.
+        error: The provider's error field of this reply.
+        refusal: The model's explanation if it refused to reply.
+        logprobs: The tokens of the reply with their log-probabilities.
         blocks: Thinking blocks, of which the signed ones are sent back.
-        token_count: The number of its tokens, or `None` to count those in `logprobs`.
+        token_count: The number of tokens of the reply, or `None` to count those in `logprobs`.
         ended: As in `Reply`.
     """
     tool_calls = tool_calls_of(tools)
@@ -137,12 +141,12 @@ class Processing(NamedTuple):
     decode_tokens_per_second: float | None = None
 
     def updated(self, later: Processing) -> Processing:
-        """Return this with what a later part of a stream reports."""
+        """Return a copy with the known values of `later`, which a later part of a stream reports."""
         pairs = zip(self, later, strict=True)
         return Processing(*(old if new is None else new for old, new in pairs))  # type: ignore[arg-type]
 
     def notes(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
-        """Return what is known for each call of the request, given their prompts."""
+        """Return the known values for each call of the request. Different prompts share the cached tokens."""
         if self == _NOT_REPORTED:
             return [{}] * len(prompts)
         known = {name: value for name, value in self._asdict().items() if value is not None}
@@ -157,8 +161,8 @@ _NOT_REPORTED = Processing()
 class Answers(NamedTuple):
     """The content of a response. `usage` is as the adapter reads it, or `None` if none was reported.
 
-    `timings` is a field that only llama.cpp has, in a complete response. Each reply in it repeats the
-    unfinished message that it continues; replies of other servers, and streamed ones, do not.
+    `timings` is a field that only a complete response of llama.cpp has. The replies in such a response repeat
+    the unfinished message that they continue; streamed replies, and those of other servers, do not.
     """
 
     choices: list[Choice]
@@ -177,7 +181,7 @@ def text_so_far(text: str, keys: Sequence[str]) -> str:
 
 
 class ToolPieces:
-    """A partially received tool call."""
+    """A tool call of which a part has arrived."""
 
     def __init__(self, index: int, id: str, name: str) -> None:
         self.index, self.id, self.name = index, id, name
@@ -206,7 +210,9 @@ class ToolPieces:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no arguments so far; proxies of Anthropic begin with an empty object."""
+        """Whether no arguments have arrived, except the empty object with which proxies of
+        Anthropic begin.
+        """
         return self._pieces in ([], ["{}"])
 
     @property
@@ -216,7 +222,9 @@ class ToolPieces:
 
     @property
     def arguments(self) -> str:
-        """The arguments. Some servers repeat earlier text in each piece, or all of it in the last."""
+        """The arguments: all pieces joined, or the last piece if it repeats the earlier ones, as some servers
+        do.
+        """
         first, last = self._pieces[:1], self._pieces[-1:]
         repeats = last and last[0].startswith(first[0]) and _canonical(last[0]) is not None
         return "".join(last if repeats else self._pieces)
@@ -228,13 +236,13 @@ _MOST_TOOL_CALLS = 1_000
 def add_piece(tools: list[ToolPieces], index: int, id: str, name: str, arguments: str) -> None:
     """Add a piece of a tool call to `tools`.
 
-    OpenAI-compatible servers of Ollama and Gemini give all calls of a reply the index 0, and others no id,
-    one id for all calls, or a new one with each piece. So a piece belongs to the last call of its index, and
-    of its id if several have that index, unless it has the name of another tool or follows complete
-    arguments. A piece of a new index without a name continues a call, since calls begin with a name.
+    Ollama and Gemini give all calls of a reply the index 0. Other servers give no id, one id for all calls,
+    or a new id with each piece. So a piece continues the last call with its index, or the one that also has
+    its id, unless the piece names another tool or the arguments of that call are complete. A piece with a new
+    index but no name continues the last call, since every call begins with a name.
 
     Raises:
-        ValueError: If there are too many calls, since each piece is compared with them.
+        ValueError: If there are more than 1,000 calls, since each piece is compared with all of them.
     """
     mine = [tool for tool in reversed(tools) if tool.index == index] or ([] if name else tools[::-1])
     known = next((tool for tool in mine if id and tool.id == id), mine[0] if mine else None)
@@ -247,13 +255,13 @@ def add_piece(tools: list[ToolPieces], index: int, id: str, name: str, arguments
             return
         name = name or known.name
     if len(tools) == _MOST_TOOL_CALLS:
-        raise ValueError(f"more than {_MOST_TOOL_CALLS:,} tool calls")
+        raise ValueError(f"expected at most {_MOST_TOOL_CALLS:,} tool calls: got more")
     tools.append(ToolPieces(index, id, name))
     tools[-1].add(arguments)
 
 
 def whole_calls(tools: Iterable[ToolPieces]) -> list[tuple[str, str, str]]:
-    """Return the (id, name, arguments) of each call. A call that is repeated under one index is one call."""
+    """Return the (id, name, arguments) of each call. Equal calls with the same index are one call."""
     calls = dict[tuple[int, str, str], tuple[str, str, str]]()
     for tool in tools:
         arguments = tool.arguments
@@ -263,7 +271,7 @@ def whole_calls(tools: Iterable[ToolPieces]) -> list[tuple[str, str, str]]:
 
 
 def _canonical(arguments: str) -> str | None:
-    """Return JSON in a form that is the same for equal values. `None` if it is malformed."""
+    """Return JSON with sorted keys, so that equal values give equal text, or `None` if it is malformed."""
     try:
         return json.dumps(json_of(arguments), sort_keys=True)
     except ValueError:
@@ -274,10 +282,11 @@ def _canonical(arguments: str) -> str | None:
 
 
 def wanted_back(choice: Choice, provider: str, model: str) -> str:
-    """Return what must be sent back with a turn that calls tools, as JSON of litellm's message fields.
+    """Return the field of an assistant message with tool calls that must be sent back to the provider, as a
+    JSON object with litellm's name of the field. "" if there is none.
 
-    This is the signed thinking, which Anthropic verifies, or the reasoning for providers that continue from
-    it. Gemini's signatures are part of the ids of its calls.
+    It is the signed thinking, which Anthropic verifies, or the reasoning, for providers that accept it.
+    Gemini needs neither, since its signatures are part of the ids of tool calls.
     """
     if not choice.tool_calls or "gemini" in f"{provider}/{model}":
         return ""
@@ -322,7 +331,9 @@ def split(content: str | None, reasoning: str | None) -> tuple[str | None, str |
 
 
 def continuation_of(text: str, call: Call) -> str:
-    """Return what a reply that repeats the unfinished message of the assistant at the end of `call` adds."""
+    """Return `text` without the unfinished message of the assistant at the end of `call`, if it
+    repeats it.
+    """
     begun = call.messages[-1]
     return text.removeprefix(begun.content) if begun.role == "assistant" else text
 
@@ -339,7 +350,7 @@ def tool_calls_of(tools: Iterable[Sequence[str | None]]) -> tuple[ToolCall, ...]
 
 
 def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
-    """Return `reply` without `keys`, which a proxy may repeat in any text or spell out in tokens."""
+    """Return `reply` without `keys`, which a proxy may repeat in any text and in successive tokens."""
     if not keys:
         return reply
     texts = {
@@ -360,7 +371,7 @@ def scrubbed_reply(reply: Reply, keys: Sequence[str]) -> Reply:
 
 
 def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tuple[TokenLogprob, ...]:
-    """Return `tokens` without the text and alternatives of those that spell out a key."""
+    """Return `tokens`, hiding the text and the alternatives of those that are part of a key."""
     text = "".join(token.token for token in tokens)
     hidden = [match.span() for form in forms_of(tuple(keys)) for match in form.pattern.finditer(text)]
     scrubbed, end = list[TokenLogprob](), 0
@@ -375,7 +386,7 @@ def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tup
 
 
 def finite(logprob: float | None) -> float:
-    """Return a log-probability, with OpenAI's substitute (-9999) for missing and infinite ones and NaN."""
+    """Return a log-probability, or -9999 as OpenAI does if it is missing, infinite, NaN or lower."""
     found = -math.inf if logprob is None else float(logprob)
     return max(found, -9999.0) if found < math.inf else -9999.0  # also for NaN
 
@@ -384,40 +395,40 @@ def finite(logprob: float | None) -> float:
 
 
 def usd(price: Price, prompt: int, output: int, cached: int | None = None) -> float:
-    """Return the cost of a request in USD. `cached` tokens of the prompt cost as much as the others if they
-    have no price of their own.
+    """Return the cost of a request in USD. `cached` prompt tokens cost as much as the others unless `price`
+    has a third number.
     """
     discount = (cached or 0) * (price[0] - price[2]) if len(price) == 3 else 0.0
     return (prompt * price[0] + output * price[1] - discount) / 1e6
 
 
 def cached_in(count: Any, prompt: Any) -> int | None:
-    """Return a reported number of cached tokens, or `None` if it cannot be true of a prompt of that size."""
+    """Return the reported number of cached tokens, or `None` unless it is from 0 to the `prompt` tokens."""
     possible = is_token_count(count) and is_token_count(prompt) and count <= prompt
     return int(count) if possible else None
 
 
 def speed_in(speed: Any) -> float | None:
-    """Return a reported speed, or `None` if it is not a positive number."""
+    """Return a reported speed, or `None` if it is not a positive finite number."""
     number = isinstance(speed, int | float) and not isinstance(speed, bool)
     return float(speed) if number and 0 < speed < math.inf else None
 
 
 def shared(whole: int, sizes: Sequence[int]) -> list[int]:
-    """Divide `whole` in proportion to `sizes`. The first part gets the remainder."""
+    """Divide `whole` into integers in proportion to `sizes`. The first part also gets the remainder."""
     total = sum(sizes)
     parts = [whole * size // total if total else 0 for size in sizes]
     return [whole - sum(parts[1:]), *parts[1:]]
 
 
 def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] | None) -> list[ReplyUsage]:
-    """Return what each reply of a request used.
+    """Return the usage of each reply of a request, given that of the whole request.
 
     Args:
-        billed: The usage of the whole request. The provider reports no more than that.
+        billed: The usage of the whole request.
         choices: The replies.
-        prompts: Sizes of the prompts of a list, among which the prompt tokens are divided in proportion.
-            `None` means that all replies are samples of one prompt, and each has all its tokens.
+        prompts: Length of the prompt of each reply, in proportion to which the prompt tokens are divided.
+            `None` means that all replies are samples of one prompt, and each counts all its tokens.
     """
     count = len(choices)
     counted = [choice.token_count for choice in choices if choice.token_count is not None]
@@ -432,7 +443,9 @@ def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] 
 
 
 def _cost_of(billed: Billed, prompt: int, output: int) -> float | None:
-    """Return the cost of one reply, with its part of the discount or surcharge on the prompt."""
+    """Return the cost of one reply: its tokens at `billed.price`, and its part, by prompt tokens, of what was
+    billed above or below that price.
+    """
     if billed.price is None or billed.cost is None:
         return None
     if (prompt, output) == (billed.prompt, billed.output):
@@ -443,11 +456,11 @@ def _cost_of(billed: Billed, prompt: int, output: int) -> float | None:
 
 
 _LONGEST_TOKENS = 16
-"""The most bytes that a token of a reply has on average."""
+"""Upper bound of the mean number of bytes per token of a reply."""
 
 
 def undercounted(choices: Sequence[Choice], output: int) -> str:
-    """Return the reported tokens as text if several replies must have more than that, else "".
+    """Return the reported output tokens as text if `choices` must have more in all, else "".
 
     Some servers count the tokens of the first reply only (llama.cpp, pull request 27318).
     """

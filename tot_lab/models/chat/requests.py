@@ -11,7 +11,7 @@ from tot_lab.core.calls import Call, Message
 from tot_lab.models.stack import provider_seed
 
 SettingArguments = dict[str, dict[str, Any]]
-"""The fields of a request by the setting of the call that they represent."""
+"""By setting of the call: the fields of the request that represent it."""
 
 # Keywords of OpenAI's strict mode. A schema with any other keyword is sent as not strict.
 _STRICT = {"type", "title", "description", "properties", "required", "additionalProperties", "items"}
@@ -21,8 +21,8 @@ _LONGEST_DESCRIPTION = 1024  # characters of a tool description for OpenAI and A
 
 
 def messages_of(call: Call) -> list[dict[str, Any]]:
-    """Return the messages of the call. Repeated ids of tool calls are replaced, since litellm drops a call
-    whose id Anthropic has seen.
+    """Return the messages of the call as dicts. A tool call that repeats an earlier id gets a new id, since
+    otherwise litellm drops it in requests to Anthropic.
     """
     turns, seen, now = [], set[str](), dict[str, str]()
     for place, message in enumerate(call.messages):
@@ -56,9 +56,10 @@ def _turn(message: Message, ids: Mapping[str, str]) -> dict[str, Any]:
 
 
 def last_paragraph_of(call: Call) -> int | None:
-    """Return where the last paragraph of the last message begins, or `None` if it is the only one.
+    """Return the index in the last message at which its last paragraph begins. `None` if the message has only
+    one paragraph, or is not the user's.
 
-    The prompts of a search begin with the text that its calls share, and end with what distinguishes them.
+    The prompts of a search begin with text that its calls share. The last paragraph distinguishes them.
     """
     last = call.messages[-1]
     blanks = blank_lines_in(last.content) if last.role == "user" else []
@@ -66,19 +67,19 @@ def last_paragraph_of(call: Call) -> int | None:
 
 
 def blank_lines_in(text: str) -> list[tuple[int, int]]:
-    """Return where each gap between two paragraphs begins and ends."""
+    """Return the start and end index of each run of line breaks between two paragraphs."""
     first = len(text) - len(text.lstrip())
     return [gap.span() for gap in re.finditer(r"\n\n+(?=\S)", text) if gap.start() > first]
 
 
 def tools_of(call: Call, provider: str = "") -> list[dict[str, Any]]:
-    """Return the tools of the call as `provider` accepts them."""
+    """Return the tools of the call in OpenAI's format, as far as `provider` accepts it."""
     return [{"type": "function", "function": _function(tool, provider)} for tool in call.tools]
 
 
 def _function(tool: dict[str, Any], provider: str) -> dict[str, Any]:
     if not tool["parameters"].get("properties") and provider.startswith(("gemini", "vertex_ai")):
-        # An empty object is not accepted.
+        # Gemini does not accept parameters without properties.
         return {name: part for name, part in tool.items() if name != "parameters"}
     if is_too_long(tool, provider):
         return {**tool, "description": tool["description"][:_LONGEST_DESCRIPTION]}
@@ -86,12 +87,12 @@ def _function(tool: dict[str, Any], provider: str) -> dict[str, Any]:
 
 
 def is_too_long(tool: dict[str, Any], provider: str) -> bool:
-    """Whether `provider` refuses the description of the tool for its length."""
+    """Whether the description of the tool is longer than `provider` accepts."""
     return provider in ("openai", "azure") and len(tool["description"]) > _LONGEST_DESCRIPTION
 
 
 def setting_arguments(call: Call, provider: str = "") -> SettingArguments:
-    """Return the fields of the request for each setting of the call."""
+    """Return the fields of the request for each setting that the call has."""
     settings: SettingArguments = {}
     for field in ("temperature", "max_tokens"):
         value = getattr(call, field)
@@ -121,8 +122,8 @@ def setting_arguments(call: Call, provider: str = "") -> SettingArguments:
 
 
 def _is_strict(schema: Any) -> bool:
-    """Whether OpenAI's strict mode accepts the schema: objects list and require all properties, and every
-    part has a type.
+    """Whether OpenAI's strict mode accepts the schema: objects list all properties, require them and allow no
+    others, and every part has a type.
     """
     if not isinstance(schema, dict) or not schema.keys() <= _STRICT:
         return False

@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ServedModel(ChatEndpoint):
-    """A model of a server with a URL of its own."""
+    """A model on a server whose URL is a setting."""
 
     kind: ClassVar[str] = ""
 
@@ -35,11 +35,11 @@ class ServedModel(ChatEndpoint):
     """The name under which the server offers the model."""
 
     base_url: str
-    """URL of the server, such as http://localhost:8000/v1, without a name or password."""
+    """URL of the server, such as http://localhost:8000/v1, without a user name or password."""
 
     revision: str | None = None
-    """Which weights the name stands for, such as a commit or a quantisation. Replies are found in the cache
-    by model and revision, on whichever host the server runs.
+    """Which weights the name stands for, such as a commit or a quantisation. A cached reply is found by model
+    and revision, whatever the URL of the server.
     """
 
     @field_validator("base_url")
@@ -49,7 +49,7 @@ class ServedModel(ChatEndpoint):
 
     @classmethod
     def named(cls, rest: str) -> Self:
-        """Return the model that `PREFIX/REST` names, of a server at the default address."""
+        """Return the model `rest` on a server at the default URL, for the name `PREFIX/REST`."""
         return cls.model_validate({"model": rest})
 
     @property
@@ -67,7 +67,7 @@ class ServedModel(ChatEndpoint):
         return one_url(self.base_url)
 
     def identity(self) -> dict[str, Any]:
-        """Return the model and its revision. The server is not part of it."""
+        """Return the kind, the model and its revision. The URL of the server is not included."""
         return {"kind": self.kind, "model": self.model, "revision": self.revision}
 
     @property
@@ -78,7 +78,7 @@ class ServedModel(ChatEndpoint):
         return "" if is_foreign else key_in_environment(self._provider)
 
     async def problem(self) -> str | None:
-        """Describe the problem if the server does not answer, or does not list this model."""
+        """Return a message if the server refuses connections, or does not list this model, else `None`."""
         try:
             status, page = await self.look("models")
         except Failure as failure:
@@ -112,7 +112,7 @@ class ServedModel(ChatEndpoint):
         return found
 
     _reports: ClassVar[Sequence[str]] = ()
-    """Pages on which the server may report about itself; see about.py."""
+    """Paths of pages on which the server may report about itself; see `about.PAGES`."""
 
     async def _is_below_v1(self) -> bool:
         """Whether the server lists its models below /v1 of its address."""
@@ -123,9 +123,9 @@ class ServedModel(ChatEndpoint):
     _answers_to_any_name: ClassVar[bool] = False
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the most tokens that the prompts can have, and the longest possible replies. Samples
-        share one prompt, but its cost counts once per sample, since a server may ignore `n`. In a list, each
-        prompt counts, even a repeated one.
+        """Return the most tokens that the prompts can have, and the longest possible replies. Samples share
+        one prompt, but the cost counts it once per sample, since the server may ignore `n`. In a list of
+        prompts, each counts, even if prompts are equal.
         """
         prompt, is_list = 0, self._is_list(calls)
         for call in calls if is_list else calls[:1]:
@@ -140,7 +140,9 @@ class ServedModel(ChatEndpoint):
         return Need(prompt + output, most, prompt, bounded=longest is not None, price=price)
 
     def _posted(self, path: str, body: dict[str, Any]) -> AbstractAsyncContextManager[ClientResponse]:
-        """Post `body` to a page of the server and yield the response. Raises `Failure` if it refuses."""
+        """Post `body` to a page of the server and yield the response. Raises `Failure` unless it has status
+        200.
+        """
         try:
             sent = _encode(body)
         except (msgspec.MsgspecError, UnicodeError, TypeError, ValueError) as error:
@@ -163,7 +165,7 @@ class ServedModel(ChatEndpoint):
 
 
 def _most_tokens(text: str) -> int:
-    """Return an upper estimate of the tokens of a text: one for two letters, and one for any other byte."""
+    """Return an upper estimate of the tokens of a text: one for two ASCII letters or for any other byte."""
     data = text.encode("utf-8", "replace")
     others = len(data.translate(None, _LETTERS))
     return others + (len(data) - others + 1) // 2

@@ -6,9 +6,9 @@ hides is detected.
     endpoint.py    the model part and one request; what litellm says about a model, and what can be found
                    before the first call, such as a missing key
     loading.py     the late import of litellm, without its output
-    asking.py      from a call to litellm's arguments, and what would be dropped
+    asking.py      from a call to litellm's arguments, and the settings that litellm would drop
     answers.py     replies, complete or streamed
-    failures.py    errors, and the removal of keys
+    failures.py    from litellm's exceptions to failures
 """
 
 from tot_lab.models.lite_llm.endpoint import LiteLLM

@@ -1,8 +1,7 @@
-"""Replies of a provider, complete or streamed, in one form.
+"""Reads replies from litellm's responses and streams.
 
 Values that litellm makes up are not used: the finish reason of an interrupted stream, zeros for missing
-usage, and its own handling of thinking tags. A reply holds what the provider sent, in a form that a file can
-hold.
+usage, and text and thinking that litellm has separated by thinking tags. Only what the provider sent is used.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from tot_lab.models.openai_compatible import answers as openai
 from tot_lab.models.stack import Failure
 
 FAILED = "finish_reason_unspecified"
-"""The finish reason that marks replies that the provider could not finish; see loading.py."""
+"""The finish reason that `loading` gives to replies that the provider marks as failed."""
 
 _MASKED = "think\u2060>"  # hides thinking tags from litellm
 
@@ -62,10 +61,11 @@ def _choice(choice: Any, error: Any, beside: dict[str, Any]) -> Choice:
 
 
 async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequence[str]) -> Answers:
-    """Return the content of a stream, and report the text so far without `keys`.
+    """Return the content of a stream, and report its text so far, without `keys`, to `observer`.
 
-    The events in OpenAI's format are read as the server sent them. litellm leaves out errors, the reasons of
-    failed replies and the end of the stream.
+    A stream in OpenAI's format is read as the server sent it, since litellm leaves out errors, the finish
+    reasons of failed replies and the event that ends the stream. Other formats are read as litellm converts
+    them.
 
     Raises:
         Failure: If the stream ends early, which litellm treats as a normal end.
@@ -102,14 +102,14 @@ async def streamed(litellm: Any, stream: Any, observer: CallObserver, keys: Sequ
     choice = choice_of(text, thinking, finish, whole_calls(tools), error=error, blocks=_whole_blocks(blocks))
     model = stream._provider_response_model or stream.model
     report = _usage_of(stream.chunks)
-    # litellm replaces implausible counts by its own. The reported ones are kept, so that they are noticed.
+    # litellm replaces impossible counts by its own. The reported counts are kept, so that they are noticed.
     usage = report if getattr(report, "reported", "") else usage if report else None
     return Answers([choice], model, usage, _processing_of(usage))
 
 
 def _events_in(litellm: Any, stream: Any) -> AsyncGenerator[str, None] | None:
-    """Return the events of OpenAI's client, or of litellm's own for the same format. `None` if the
-    provider has another format.
+    """Return the data of the server's events if `stream` has OpenAI's format: that of OpenAI's client, or of
+    litellm's own client for it. `None` for another format.
     """
     if hasattr(stream, "_iter_events"):
         return (event.data async for event in stream._iter_events() if event.data)
@@ -121,7 +121,7 @@ def _events_in(litellm: Any, stream: Any) -> AsyncGenerator[str, None] | None:
 
 
 def usage_in(litellm: Any, usage: Any) -> Any:
-    """Return usage in OpenAI's format as litellm reads it. `None` if nothing was counted."""
+    """Return JSON usage in OpenAI's format as an object of litellm, or `None` if it counts no tokens."""
     read = litellm.Usage(**usage) if isinstance(usage, dict) else None
     return read if read and (read.prompt_tokens or read.completion_tokens) else None
 
@@ -130,10 +130,11 @@ _REASONS = "finish_reason", "finishReason", "stop_reason"  # of OpenAI, Gemini a
 
 
 async def _watched(stream: Any) -> tuple[list[Any], list[Any]]:
-    """Return lists that will hold the finish reasons and errors in the chunks of `stream`.
+    """Return two lists to which the finish reasons and the errors are added while `stream` is read.
 
-    Chunks are inspected before litellm reads them: it treats every chunk of Gemini as the last one, removes
-    Ollama's thinking tags but not the thinking, and leaves out errors and the reasons of failed replies.
+    Each chunk is inspected before litellm reads it, since litellm treats every chunk of Gemini as the last
+    one, removes Ollama's thinking tags but not the thinking, and leaves out errors and the finish reasons of
+    failed replies.
     """
     if stream.completion_stream is None:
         await stream.fetch_stream()
@@ -148,7 +149,7 @@ async def _watched(stream: Any) -> tuple[list[Any], list[Any]]:
                 errors.append(part.get("error"))
                 reasons.extend(map(part.get, _REASONS))
         if failure_in(chunk.get("error")) is None:
-            chunk.pop("error", None)  # litellm's classes take an empty one for an error
+            chunk.pop("error", None)  # litellm's classes treat an empty error as an error
         message = chunk.get("message")
         if isinstance(message, dict) and isinstance(message.get("content"), str):
             message["content"] = message["content"].replace("think>", _MASKED)
@@ -159,8 +160,8 @@ async def _watched(stream: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _whole_blocks(pieces: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the thinking blocks of a stream. A signature ends a block, and litellm repeats the text
-    with it.
+    """Join the pieces of the thinking blocks of a stream. A piece with a signature ends a block. litellm
+    repeats the text of the block in that piece.
     """
     blocks: list[dict[str, Any]] = []
     text = ""
@@ -177,7 +178,9 @@ def _whole_blocks(pieces: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _usage_of(responses: Sequence[Any]) -> Any:
-    """Return the last usage with any tokens. litellm reports zeros if a provider sends none."""
+    """Return the last usage that counts tokens, or `None`. litellm reports zeros if a provider sends no
+    usage.
+    """
     reported = [getattr(response, "usage", None) for response in responses]
     counted = [usage for usage in reported if usage and (usage.prompt_tokens or usage.completion_tokens)]
     return counted[-1] if counted else None

@@ -1,8 +1,8 @@
 """Conversion of a call to litellm's arguments, and the settings that litellm would drop.
 
-litellm omits, without notice, settings that it believes a provider does not support. Nothing is dropped
-silently here: litellm translates the settings beforehand, with and without each of them, and a setting that
-makes no difference is noted as dropped. Sending a call does not change it.
+litellm silently omits settings that it believes a provider does not support. Here, none is dropped silently:
+litellm first translates the settings with and without each of them, and a setting that makes no difference is
+noted as dropped. The arguments are a copy of the call's, since litellm modifies them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ _CONSTRAINTS |= {"anyOf", "allOf", "if", "then", "else", "additionalProperties",
 def settings_of(
     litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], observer: CallObserver
 ) -> dict[str, Any]:
-    """Return all arguments except the messages, and note those that would be dropped. Raises `Failure`."""
+    """Return litellm's arguments for the settings that it does not drop, and note those that it does. Raises
+    `Failure` if an option is an argument of litellm itself.
+    """
     call = calls[0]
     for name in call.options:
         if name in _OURS or name in litellm.types.utils.all_litellm_params:
-            raise Failure(f"options must hold sampling settings: got {name!r}")
+            raise Failure(f"options must hold sampling settings: got {name!r}, an argument of litellm")
     settings = setting_arguments(call, provider)
     if len(calls) > 1:
         settings["n"] = {"n": len(calls)}
@@ -51,7 +53,7 @@ def settings_of(
 
 
 def _open_objects(value: Any) -> int:
-    """Return the number of objects in a schema that accept properties that it does not list."""
+    """Return the number of objects in a schema that allow properties other than those that they list."""
     if isinstance(value, list):
         return sum(map(_open_objects, value))
     if not isinstance(value, dict):
@@ -62,7 +64,7 @@ def _open_objects(value: Any) -> int:
 
 
 def _arguments(provider: str, settings: SettingArguments) -> dict[str, Any]:
-    """Return all arguments as one copy, since litellm modifies its input."""
+    """Return the arguments for all settings as a deep copy, since litellm modifies them."""
     arguments = {name: value for values in settings.values() for name, value in values.items()}
     if provider in _UNLISTED:
         arguments["allowed_openai_params"] = _UNLISTED[provider]
@@ -77,8 +79,8 @@ _known_drops: dict[str, tuple[str, ...]] = {}
 def _dropped(litellm: ModuleType, model: str, provider: str, settings: SettingArguments) -> tuple[str, ...]:
     """Return the names of the settings that litellm would not send to the model.
 
-    The result is cached by the settings that it depends on. Seeds, tools and other values that change with
-    every call are not among them.
+    The result is cached by the settings that it depends on. The values of seeds, tools and `n`, which may
+    change with every call, are not part of the key.
     """
     schema_words = [
         *sorted(_keys(settings.get("response_format"))),
@@ -96,8 +98,8 @@ def _dropped(litellm: ModuleType, model: str, provider: str, settings: SettingAr
 
 
 def _find_dropped(litellm: ModuleType, model: str, provider: str, settings: SettingArguments) -> list[str]:
-    """Return the settings without which litellm makes the same request. Dropped schema keywords are named
-    like `response_format.minItems`.
+    """Return the settings without which litellm makes the same request. Schema keywords that it drops are
+    named like `response_format.minItems`.
     """
 
     def made(settings: SettingArguments) -> Any:
@@ -114,7 +116,7 @@ def _find_dropped(litellm: ModuleType, model: str, provider: str, settings: Sett
     if "effort" in settings and "effort" not in dropped:
         other = "low" if settings["effort"]["reasoning_effort"] != "low" else "high"
         if made({**settings, "effort": {"reasoning_effort": other}}) == whole:
-            dropped.append("effort.level")  # only on or off can be set
+            dropped.append("effort.level")  # only whether to reason is sent
     if "response_format" in settings and "response_format" not in dropped:
         sent = made({"response_format": settings["response_format"]})
         if _open_objects(sent) < _open_objects(settings["response_format"]):
@@ -122,7 +124,7 @@ def _find_dropped(litellm: ModuleType, model: str, provider: str, settings: Sett
             return [*dropped, "response_format"]
         words = _keys(settings["response_format"]["response_format"]["json_schema"]["schema"])
         dropped += sorted(f"response_format.{word}" for word in (words & _CONSTRAINTS) - _keys(whole))
-    if provider == "gemini":  # litellm only forwards known fields
+    if provider == "gemini":  # litellm forwards only fields that it knows
         taken = import_module("litellm.types.llms.vertex_ai").GenerationConfig.__annotations__
         passed = {*taken, *litellm.get_supported_openai_params(model, provider)}
         fields = {*_CALL_FIELDS, *passed, *map(_camel, passed)}

@@ -1,7 +1,7 @@
-"""The model part for providers and servers, and one request to them.
+"""The endpoint for providers and servers that are called through litellm, and one request to them.
 
-litellm's retries, cache, log and downloads are turned off, and it is not imported before the first call; the
-identity of the model does not need it. The key is not a setting and is never shown.
+litellm's retries, cache, log and downloads are turned off. It is not imported before the first call; the
+identity of the model does not need it. The key is not among the settings, and is never shown.
 """
 
 from __future__ import annotations
@@ -47,17 +47,19 @@ from tot_lab.models.providers import (
 )
 from tot_lab.models.stack import NO_SERVER, Failure, ServerFacts
 
-# What litellm says about a model. Estimates are high rather than low: tokens of other tokenizers are
-# overestimated.
+# What litellm knows about a model. Token counts for tokenizers other than OpenAI's are estimates, which are
+# rather too high than too low.
 
 
 OLLAMA_WINDOW = 4096
-"""Tokens of a prompt that Ollama keeps by default. It truncates the rest silently."""
+"""Ollama's default context window in tokens. Ollama silently truncates longer prompts."""
 
 
 @lru_cache
 def resolved(litellm: ModuleType, name: str) -> tuple[str, str]:
-    """Return the model's own name and its provider. Raises litellm's error if it does not know them."""
+    """Return the name without the provider, and the provider. Raises litellm's error for an
+    unknown provider.
+    """
     model, provider, _, _ = litellm.get_llm_provider(model=name)
     return model, provider
 
@@ -77,10 +79,10 @@ def known_of(litellm: ModuleType, name: str) -> Mapping[str, Any]:
 
 
 def is_plain(usage: Any) -> bool:
-    """Whether the prices of prompt and reply tokens determine the cost of a request.
+    """Whether the cost of a request is its prompt and reply tokens times their prices.
 
-    This is not so with cached, thinking or audio tokens, searches, or long prompts with their own price.
-    litellm computes these, which takes longer.
+    It is not with cached, thinking or audio tokens, searches, or long prompts, which have other prices.
+    litellm then computes the cost, which takes longer.
     """
     parts = (usage.prompt_tokens_details, usage.completion_tokens_details)
     special = [name for part in parts if part is not None for name, value in part if value]
@@ -90,8 +92,8 @@ def is_plain(usage: Any) -> bool:
 
 
 def prompt_tokens(litellm: ModuleType, name: str, call: Call) -> int:
-    """Return the tokens of the prompt. Counts for tokenizers other than OpenAI's are approximate, so a
-    quarter is added.
+    """Return the number of tokens of the prompt. For tokenizers other than OpenAI's, it is an estimate to
+    which a quarter is added.
     """
     model, provider = resolved(litellm, name) if known_of(litellm, name) else ("", "")
     exact = provider == "openai"
@@ -101,12 +103,12 @@ def prompt_tokens(litellm: ModuleType, name: str, call: Call) -> int:
     return int(counted) if exact else int(counted) * 5 // 4 + 8
 
 
-# Problems that can be found before the first call to a model: a missing key, an unknown provider, or a custom
-# server that does not answer. The service of a provider is not contacted.
+# Problems that can be found before the first call: a missing key, an unknown provider, or a custom server
+# that does not answer. A provider's own service is not contacted.
 
 
 async def problem_of_service(name: str, provider: str, *, has_key: bool) -> str | None:
-    """Return why the service of a provider cannot be called; see `Endpoint.problem`."""
+    """Return a message if the key is missing or the provider is unknown, else `None`."""
     if provider not in HOMES:
         return await _no_provider(name)
     if has_key or key_in_environment(provider):
@@ -124,10 +126,10 @@ def problem_of_server(name: str, provider: str, base_url: str | None) -> str:
 
 
 async def _no_provider(name: str) -> str | None:
-    """Return a message if litellm does not know the provider of this name."""
+    """Return a message if litellm does not know the provider of this name, else `None`."""
     litellm: Any = await litellm_ready()
     provider = name.partition("/")[0]
-    # A custom provider of the user.
+    # The user has registered this custom provider with litellm.
     if any(provider == one["provider"] for one in litellm.custom_provider_map):
         return None
     try:
@@ -135,13 +137,13 @@ async def _no_provider(name: str) -> str | None:
     except litellm.BadRequestError:
         known = ["ollama", *HOMES]
         near = get_close_matches(provider, known, n=1) or get_close_matches(name, litellm.model_cost, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "prefix the name with one, as in ollama/qwen3:8b"
+        hint = f"did you mean {near[0]!r}?" if near else "prefix it to the name, as in ollama/qwen3:8b"
         return f"Unknown provider of {name} ({hint})"
     return None
 
 
 def not_pulled(name: str, page: Any) -> str | None:
-    """Return a message if Ollama's list of models lacks the model `name`."""
+    """Return a message if `page`, Ollama's list of models, lacks the model `name`, else `None`."""
     name = name.partition("/")[2]
     names = _names_in(page)
     whole = name if ":" in name else f"{name}:latest"
@@ -152,7 +154,7 @@ def not_pulled(name: str, page: Any) -> str | None:
 
 
 def pulled_in(page: Any) -> tuple[str, ...]:
-    """Return the names in Ollama's list of models."""
+    """Return the names in Ollama's list of models, or () if `page` is no such list."""
     return tuple(_names_in(page) or ())
 
 
@@ -171,22 +173,22 @@ def _names_in(page: Any) -> list[str] | None:
     return [str(model["name"]) for model in listed if isinstance(model, dict) and model.get("name")]
 
 
-# Gemini is excluded, since its thinking models may refuse several candidates.
+# Providers to which `n` is sent. Gemini is not one, since its thinking models may refuse several candidates.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
 _LEAST_CACHED = 1024
-"""Tokens of the shortest prompt that Anthropic caches, if litellm's table does not say. It ignores the cache
-mark of a shorter one.
+"""Tokens of the shortest prompt prefix that Anthropic caches, if litellm's table does not say. Anthropic
+ignores `cache_control` in shorter ones.
 """
 
 _BY_KEY_ALONE = {"openai", "anthropic", "gemini", "ollama", "ollama_chat", "hosted_vllm"}
-"""Providers for which litellm finds no other credentials if it is given a key."""
+"""Providers for which litellm uses no other credentials if it is given a key."""
 
 _FOREVER = 86_400.0  # seconds; the driver enforces the timeout
 _PLAIN = {"num_retries": 0, "max_retries": 0, "caching": False, "timeout": _FOREVER}
 
 
 class LiteLLM(ChatEndpoint):
-    """A model by its litellm name."""
+    """A model of any provider that litellm supports, by its litellm name."""
 
     kind: ClassVar[str] = "litellm"
     model: Annotated[str, Field(min_length=1)]
@@ -196,7 +198,9 @@ class LiteLLM(ChatEndpoint):
     """
 
     api_base: str | None = None
-    """URL of the server, without a name or password. `None` means the provider's own."""
+    """URL of the server, without a user name or password. `None` means the URL in the provider's environment
+    variable, such as `OLLAMA_BASE_URL`, or else the provider's own.
+    """
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:
@@ -211,14 +215,15 @@ class LiteLLM(ChatEndpoint):
 
     @classmethod
     def named(cls, name: str) -> ChatEndpoint:
-        """Return the model of that name, of any provider that litellm supports."""
+        """Return the model with this name and otherwise default settings; see `configured`."""
         return cls(model=name).configured()
 
     def configured(self, **given: Any) -> ChatEndpoint:
-        """Return the model with the settings `given`, of which `base_url` is the URL of the server.
+        """Return the model with the settings `given` instead of its own. `base_url` is the URL of the server.
 
-        A model of OpenAI's API at another server is called directly, unless litellm translates its settings:
-        reasoning models have other names for them and reject some.
+        A model of the provider `openai` on another server than OpenAI's becomes an `OpenAIServer`, which is
+        called without litellm. Reasoning models do not, since litellm renames or drops their settings as they
+        need it.
 
         Raises:
             ValueError: If a setting is unknown or invalid.
@@ -246,22 +251,24 @@ class LiteLLM(ChatEndpoint):
 
     @property
     def base_url(self) -> str | None:
-        """The canonical URL of the server: as given, or as litellm would read it from the environment."""
+        """The canonical URL of the server: `api_base`, or the URL in the environment that litellm
+        would read.
+        """
         base = self.api_base or url_in_environment(self.provider)
         return None if base is None else one_url(base)
 
     @property
     def is_hosted(self) -> bool:
-        """Whether this is the service of a provider rather than a custom server."""
+        """Whether this is a provider's own service rather than a server with a URL of its own."""
         return self.base_url is None and self.provider != "ollama_chat"
 
     @property
     def address(self) -> str:
-        """The URL of the server, or the provider."""
+        """The URL of the server, or the name of the provider if it has no URL."""
         return self.base_url or self.provider or self.name
 
     def identity(self) -> dict[str, Any]:
-        """Return the model, the server, and the context window if the reply depends on it."""
+        """Return the model, the URL of the server and, for Ollama, the context window that is set."""
         identity: dict[str, Any] = {"model": self.name, "base_url": self.base_url}
         if self.context_window is not None and self.provider == "ollama_chat":
             identity["context_window"] = self.context_window
@@ -275,21 +282,21 @@ class LiteLLM(ChatEndpoint):
 
     @property
     def _is_foreign(self) -> bool:
-        """Whether a loaded run names the server, so that it receives no key of the environment."""
+        """Whether a loaded run names an unsafe server, which must receive no key of the environment."""
         server = self.name if "://" in self.name else self.api_base  # litellm reads a server from some names
         return self._is_loaded and server is not None and not is_safe_url(server, self.provider)
 
     # Limits and prices.
 
     def takes_n(self, call: Call) -> bool:
-        """Whether one request can return several samples: on an OpenAI-compatible server, and without a seed,
-        which the samples would share.
+        """Whether one request can return several samples: if the provider takes `n` (`_TAKE_N`), and without
+        a seed, which the samples would share.
         """
         return call.seed is None and self.provider in _TAKE_N and self._takes_n
 
     async def problem(self) -> str | None:
-        """Describe a missing key, an unknown provider, or a custom server that does not answer. The service
-        of a provider is not contacted.
+        """Return a message about a missing key, an unknown provider, a custom server that does not answer, or
+        a model that Ollama lacks, else `None`. A provider's own service is not contacted.
         """
         if self.is_hosted:
             return await problem_of_service(self.name, self.provider, has_key=self.api_key is not None)
@@ -320,7 +327,7 @@ class LiteLLM(ChatEndpoint):
         return is_loaded()
 
     async def ready(self) -> None:
-        """Import litellm in a thread, which takes seconds."""
+        """Import litellm in a thread. The import takes seconds."""
         await litellm_ready()
 
     async def load_prices(self) -> None:
@@ -328,8 +335,9 @@ class LiteLLM(ChatEndpoint):
         await self.ready()
 
     def need(self, calls: Sequence[Call]) -> Need:
-        """Return the counted tokens of the prompt and the longest possible replies. The cost counts
-        the prompt once per sample, since a provider may ignore `n`. Without `ready`, this may take seconds.
+        """Return the tokens of the prompt and of the longest possible replies. The cost counts the prompt
+        once per sample, since a provider may ignore `n`. Before `ready`, this imports litellm, which takes
+        seconds.
         """
         litellm = load_litellm()
         known = known_of(litellm, self.name)
@@ -344,8 +352,9 @@ class LiteLLM(ChatEndpoint):
         return Need(prompt + output, most, prompt, bounded=longest is not None, price=price and price[:2])
 
     def cached_beginning(self, call: Call) -> str | None:
-        """Return the beginning of the prompt that the provider is asked to cache, since calls of a search
-        often share all but the last paragraph. `None` if it caches by itself, or nothing so short.
+        """Return the prefix of the prompt that Anthropic is asked to cache: all but the last paragraph, which
+        calls of a search often share. `None` if it is too short, or for other providers, which cache without
+        request.
         """
         if self.provider != "anthropic" or (cut := last_paragraph_of(call)) is None:
             return None
@@ -355,13 +364,13 @@ class LiteLLM(ChatEndpoint):
         return text if estimated_tokens(text) >= least else None
 
     def known_window(self) -> int | None:
-        """Return the tokens of a prompt in litellm's table, or `None`."""
+        """Return the most tokens of a prompt by litellm's table, or `None` if the table does not say."""
         known = known_of(load_litellm(), self.name).get("max_input_tokens")
         return None if known is None else int(known)
 
     def window(self) -> int | None:
-        """Return the context window as set, as Ollama's default, or from litellm's table, without importing
-        litellm.
+        """Return the context window: as set, Ollama's default, or from litellm's table, which is read without
+        importing litellm. `None` if it is unknown.
         """
         if self.context_window is not None:
             return self.context_window
@@ -371,8 +380,8 @@ class LiteLLM(ChatEndpoint):
 
     @property
     def uses_reported_window(self) -> bool:
-        """Whether a prompt may be as long as the server reports. Ollama truncates prompts to the size that it
-        is configured with.
+        """Whether the context window that the server reports applies: not for Ollama, which reports that of
+        the model, but truncates prompts to the size that it is configured with.
         """
         return self.provider != "ollama_chat"
 
@@ -380,8 +389,8 @@ class LiteLLM(ChatEndpoint):
         return self.price or price_in(known_of(litellm, self.name))
 
     def _check_window(self, litellm: ModuleType, call: Call) -> None:
-        """Raise `Failure` if the prompt does not fit. A token has at least one byte, so only long prompts
-        need to be counted.
+        """Raise `Failure` if the prompt does not fit the context window. A token has at least one byte, so
+        only the tokens of a long prompt must be counted.
         """
         window, reply = self.context_window, call.max_tokens or 0
         if window is None and self.provider == "ollama_chat":
@@ -434,7 +443,7 @@ class LiteLLM(ChatEndpoint):
             return await streamed(litellm, stream, observer, self._long_keys)
 
     def _messages(self, call: Call) -> list[dict[str, Any]]:
-        """Return the messages, with a cache mark at the end of the shared beginning."""
+        """Return the messages, with `cache_control` at the end of `cached_beginning`."""
         turns = messages_of(call)
         if self.cached_beginning(call) is not None:
             text, cut = call.messages[-1].content, last_paragraph_of(call)
@@ -446,7 +455,7 @@ class LiteLLM(ChatEndpoint):
         """Return litellm's arguments for the server and the key."""
         way: dict[str, Any] = {}
         if provider in ("anthropic", "gemini"):
-            # Otherwise its streams use a client that all event loops share and that none of them closes.
+            # Otherwise litellm's streams use a client that all event loops share and that no loop closes.
             clients = import_module("litellm.llms.custom_httpx.http_handler")
             way["client"] = clients.get_async_httpx_client(
                 llm_provider=provider, params={"timeout": _FOREVER}
@@ -458,7 +467,10 @@ class LiteLLM(ChatEndpoint):
             way["api_base"] = base
         if self.api_key is not None or self._is_foreign:
             if not self._key and provider not in _BY_KEY_ALONE:
-                raise Failure(f"{self.name} is not called without a key: litellm may send other credentials")
+                raise Failure(
+                    f"{self.name} is not called without a key, since litellm might send other credentials. "
+                    "Pass api_key="
+                )
             way["api_key"] = self._key or "none"  # the client requires a key even if the server does not
         elif base is not None and not key_in_environment(provider):
             way["api_key"] = "none"
@@ -481,7 +493,7 @@ class LiteLLM(ChatEndpoint):
         prompt, output = int(usage.prompt_tokens or 0), int(usage.completion_tokens or 0)
         cost = None if price is None else usd(price, prompt, output, cached)
         if price is not None and self.price is None and not is_plain(usage):
-            # There are discounts or surcharges.
+            # Some tokens have other prices.
             name, provider = resolved(litellm, self.name)
             cost = sum(litellm.cost_per_token(model=name, custom_llm_provider=provider, usage_object=usage))
         return Billed(prompt, output, price, cost)
@@ -498,5 +510,5 @@ class LiteLLM(ChatEndpoint):
 
 
 def _is_translated(name: str) -> bool:
-    """Whether litellm sends a model of OpenAI other settings than those of the call."""
+    """Whether litellm renames or drops settings for this model of OpenAI, as for reasoning models."""
     return "gpt-5" in name or bool(in_table(name, "openai").get("supports_reasoning"))

@@ -1,7 +1,7 @@
-"""Errors of requests, and the removal of keys from them.
+"""Conversion of the exceptions that litellm raises to `Failure`.
 
-The HTTP status and the provider's message are extracted from what litellm raised, and determine whether a
-retry may help. No text that holds a key leaves this package.
+The HTTP status and the provider's message are extracted from the exception and those that it wraps, and
+determine whether a retry may help. `ChatEndpoint` removes keys from the message.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_COUNT = re.compile(r"cannot convert float (?:NaN|infinity) to integer")
 
 
 def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
-    """Return the failure that `error`, raised by litellm, describes. Its message still has to be scrubbed."""
+    """Return the failure for an exception of litellm. The caller must scrub keys from its message."""
     httpx, aiohttp = import_module("httpx"), import_module("aiohttp")
     chain = list(_chain(error))
     words = _words(str(error))
@@ -57,8 +57,8 @@ def failure_of(litellm: ModuleType, error: Exception, address: str) -> Failure:
 
 
 def _error_inside(link: BaseException) -> Failure | None:
-    """Return the failure that a response with the status 200 describes, which litellm raises as a plain
-    exception. Its status is 422 if the response has no code.
+    """Return the failure that a response with the status 200 describes, or `None`. litellm raises the error
+    of such a response as a plain exception, with the status 422 if the error has no code.
     """
     if type(link) is not Exception or not hasattr(link, "status_code"):
         return None

@@ -1,8 +1,8 @@
 """The import of litellm, without its side effects.
 
-litellm downloads nothing, prints nothing, reads no `.env`, and never blocks an event loop. Its import takes
-seconds, so it happens with the first call, in a thread, together with the objects that litellm would build
-at its first use. No environment variable that other libraries read is left changed.
+As imported here, litellm downloads nothing, prints nothing, reads no `.env`, and never blocks an event loop.
+The import takes seconds, so it happens with the first call, in a thread. Objects that litellm would build at
+its first use are built then, too. No environment variable that other libraries read is left changed.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ def _imported() -> ModuleType:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS"] = "True"
     mode = os.environ.get("LITELLM_MODE")
-    # Otherwise it loads `.env` from the working directory or above. A stranger's file could name the server
-    # that receives the user's key.
+    # Otherwise litellm loads `.env` from the working directory or above. A file from a stranger could name a
+    # server, which would receive the user's key.
     os.environ["LITELLM_MODE"] = mode or "PRODUCTION"
     litellm: Any = import_module("litellm")
     if mode is None:
         del os.environ["LITELLM_MODE"]
-    litellm.disable_hf_tokenizer_download = True  # the tokenizer would count the tokens of streams
+    litellm.disable_hf_tokenizer_download = True  # litellm would count the tokens of streams with it
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     if "LITELLM_LOG" not in os.environ:
         logging.getLogger("LiteLLM").setLevel("CRITICAL")  # tot_lab reports these problems itself
-    # Builds the objects that litellm would otherwise build at its first use.
+    # These calls build objects that litellm would otherwise build at its first use.
     litellm.token_counter(model="gpt-4o", text="")
     litellm.ModelResponse(), litellm.types.utils.Delta()
     litellm.utils.get_optional_params(model="gpt-4o", custom_llm_provider="openai")
@@ -73,10 +73,10 @@ def _imported() -> ModuleType:
 
 
 def _take_any_usage(usage: Any) -> None:
-    """Accept replies with impossible usage.
+    """Patch litellm's class `Usage` to accept impossible token counts.
 
-    litellm rejects a whole reply, although it was paid for, if a count is not an integer. Such a count
-    becomes -1, and `reported` holds its original value.
+    litellm rejects a whole reply, although it was paid for, if a count is not an integer. With the patch,
+    such a count becomes -1, and the attribute `reported` is the text of the original value.
     """
     take = usage.__init__
     names = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
@@ -105,9 +105,9 @@ def _take_any_usage(usage: Any) -> None:
 
 
 def _keep_failures(helpers: Any) -> None:
-    """Give replies that the provider marks as failed or truncated a finish reason of their own.
+    """Patch litellm to keep the finish reasons of replies that the provider marks as failed or truncated.
 
-    litellm gives them `stop`. For a failed reply, its types accept only `FAILED`.
+    litellm replaces them by `stop`. A failed reply gets `FAILED`, which litellm's types accept.
     """
     known = {"error": FAILED, "length": "length"}
 
@@ -119,7 +119,7 @@ def _keep_failures(helpers: Any) -> None:
 
 
 def _take_empty_errors(client: Any) -> None:
-    """Accept replies whose field `error` is empty, such as `false`, which litellm takes for an error."""
+    """Patch litellm to accept replies whose field `error` is empty, such as `false`."""
     convert = client.convert_to_model_response_object
 
     def converted(*, response_object: Any = None, **more: Any) -> Any:
@@ -133,9 +133,9 @@ def _take_empty_errors(client: Any) -> None:
 def silence_warnings() -> None:
     """Ignore warnings about litellm's own behaviour.
 
-    It reads attributes that pydantic deprecated, and serialises tool calls whose arguments a server sent as
-    an object, or token counts that are not integers. litellm ignores the first kind when it is imported,
-    which does not survive a reset of the warning filters.
+    litellm reads attributes that pydantic deprecated, and serialises tool calls whose arguments a server sent
+    as an object, and token counts that are not integers. At its import, it ignores the first kind of warning
+    itself, but a later reset of the warning filters ends that.
     """
     warnings.filterwarnings("ignore", "Accessing the 'model_", DeprecationWarning, r"litellm\.")
     arguments = r"Pydantic serializer warnings:[^\[]*Expected `str`[^\[]*\[field_name='arguments'"
@@ -148,7 +148,7 @@ _watched: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
 async def end_with_this_loop(litellm: ModuleType) -> None:
-    """Close litellm's connections together with the running event loop. litellm keeps them forever."""
+    """Close litellm's connections when the running event loop ends. litellm itself never closes them."""
     loop = asyncio.get_running_loop()
     if loop in _watched:
         return

@@ -1,7 +1,7 @@
-"""The JSON of an OpenAI-compatible server.
+"""Reads the JSON responses of an OpenAI-compatible server.
 
-Servers differ in what they leave out and in where they put reasoning. A response of another form is
-unreadable, and impossible usage is reported and not counted.
+Servers differ in which fields they leave out and in which they put reasoning. A response in any other format
+is a `Failure`. Impossible usage is kept as text and not counted.
 
 References:
     OpenAI API reference, Chat Completions and Completions; vLLM, OpenAI-Compatible Server; llama.cpp,
@@ -39,7 +39,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Usage(NamedTuple):
-    """The reported token counts. If they cannot be true, `reported` describes them, and they are 0."""
+    """The reported token counts. If they are impossible, `reported` is their text, and both counts are 0."""
 
     prompt: int
     output: int
@@ -47,18 +47,18 @@ class Usage(NamedTuple):
 
 
 _WRONG = LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError
-"""The exceptions that reading a page of another form raises."""
+"""The exceptions that reading JSON of an unexpected structure can raise."""
 
 
 def whole(body: bytes, n: int, *, is_list: bool = False) -> Answers:
-    """Return the first `n` replies of a complete response. Raises `Failure` if it is not one.
+    """Return the first `n` replies in the body of a complete response. Raises `Failure` if it cannot be read.
 
-    `is_list` says that the request had `n` prompts. There must then be one reply for each, with its index.
+    `is_list` says that the request had `n` prompts. The replies must then have the indexes of the prompts.
     """
     page = page_of(body)
     if not isinstance(page, dict) or "choices" not in page:
         shown = body[:200].decode(errors="replace")
-        raise _unreadable(f"got no choices but {shown}", _usage_of(page), retry=False)
+        raise _unreadable(f"expected choices: got {shown}", _usage_of(page), retry=False)
     try:
         found = page["choices"]
         if is_list:
@@ -80,10 +80,10 @@ async def streamed(
     keys: Sequence[str],
     read_usage: Callable[[Any], Any] | None = None,
 ) -> Answers:
-    """Return the content of a stream, and report the text so far without `keys`.
+    """Return the content of a stream, and report its text so far, without `keys`, to `observer`.
 
-    The stream is complete with a finish reason or with the event `[DONE]`; servers leave out either.
-    `read_usage` reads the field `usage`; the default is `usage_of`.
+    A stream is complete if it has a finish reason or the event `[DONE]`, since some servers leave out one of
+    them. `read_usage` reads the field `usage`; the default is `usage_of`.
 
     Raises:
         Failure: If the stream ends early, or its events are not parts of a reply.
@@ -157,14 +157,14 @@ def _choice_of(choice: dict[str, Any], page: dict[str, Any]) -> Choice:
 
 
 def _ended(choice: dict[str, Any], page: dict[str, Any]) -> bool | None:
-    """Return whether the model ended a reply itself. llama.cpp reports it beside the choices."""
+    """Return `Reply.ended` for a choice. llama.cpp reports it in the page and not in the choice."""
     verbose = page.get("__verbose")
     fields = {**page, **verbose} if isinstance(verbose, dict) else page
     return read_ended({"stop_type": fields.get("stop_type"), **choice})
 
 
 def _text(value: Any) -> str | None:
-    """Return a text that may be missing. Raises `TypeError` for anything else."""
+    """Return a text, a list of text parts joined, or `None`. Raises `TypeError` for anything else."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):  # parts, as in Mistral's API
@@ -184,7 +184,7 @@ def _arguments_in(function: dict[str, Any]) -> str:
 def _logprobs_of(reported: Any) -> tuple[TokenLogprob, ...]:
     if not reported:
         return ()
-    if "tokens" in reported:  # the form of /completions
+    if "tokens" in reported:  # the format of /completions
         tops = reported.get("top_logprobs") or [None] * len(reported["tokens"])
         return tuple(
             TokenLogprob(clean(token), finite(logprob), _cleaned(top or {}))
@@ -204,7 +204,9 @@ def _cleaned(top: dict[str, float]) -> dict[str, float]:
 
 
 def usage_of(usage: Any) -> Usage | None:
-    """Return the usage. A server that reports only zeros has not counted."""
+    """Return the usage, or `None` if it is missing or only zeros, which means that the server did
+    not count.
+    """
     if not isinstance(usage, dict):
         return None
     prompt, output = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
@@ -216,8 +218,8 @@ def usage_of(usage: Any) -> Usage | None:
 
 
 def processing_of(page: dict[str, Any]) -> Processing:
-    """Return what a response or the end of a stream reports: the cached tokens of OpenAI's usage, and
-    llama.cpp's timings.
+    """Return the cached tokens in OpenAI's usage, and the speeds in llama.cpp's timings, of a response or of
+    the end of a stream.
     """
     usage, timings = page.get("usage"), page.get("timings")
     details = usage.get("prompt_tokens_details") if isinstance(usage, dict) else None
@@ -233,13 +235,13 @@ def processing_of(page: dict[str, Any]) -> Processing:
     )
 
 
-# What is not a reply.
+# Responses that are not replies.
 
 
 def page_of(body: bytes, reported: Any = None) -> Any:
-    """Return the JSON of a response. Raises `Failure` if it is not JSON or holds an error.
+    """Return the JSON of a response. Raises `Failure` if it is not JSON or contains an error.
 
-    `reported` is the usage that an earlier part of a stream reports.
+    `reported` is the usage in an earlier event of a stream. The failure has it if the response has no usage.
     """
     page = _json_of(body, reported)
     if isinstance(page, dict):
@@ -268,6 +270,6 @@ def _json_of(body: bytes, reported: Any) -> Any:
 
 
 def _unreadable(why: str, usage: Any, *, retry: bool = True) -> Failure:
-    """Return the failure. `retry` is false if another program answered, which would do so again."""
+    """Return the failure. `retry` is false if another program than a model server has answered."""
     message = f"the provider's answer cannot be read: {shortened(why)}"
     return Failure(message, retry=retry, unreadable=True, usage=usage)

@@ -22,9 +22,9 @@ _OURS = {"model", "messages", "prompt", "n", "stream", "stream_options"}
 class OpenAICompatible(ServedModel):
     """A model of an OpenAI-compatible server (vLLM, SGLang, llama.cpp and others), without litellm.
 
-    A request costs a fraction of the CPU time that litellm needs. All settings of a call are sent as they
-    are, and `options` are further fields of the request. If the last message is one of the assistant, the
-    server is asked to continue it. Proxies of the environment are not used.
+    A request needs a fraction of the CPU time of one through litellm. All settings of a call are sent
+    unchanged, and its `options` are further fields of the request. If the last message is one of the
+    assistant, the server is asked to continue it. Proxies that environment variables name are not used.
 
     References:
         OpenAI API reference, Chat Completions and Completions; vLLM, OpenAI-Compatible Server.
@@ -34,12 +34,12 @@ class OpenAICompatible(ServedModel):
     _reports: ClassVar[Sequence[str]] = ("/props", "/version", "/server_info", "/get_server_info")
 
     chat: bool = True
-    """`False` sends the texts of the messages as one prompt to `/completions`, for a model without a chat
-    template.
+    """Whether to call `/chat/completions`. `False` joins the texts of the messages to one prompt for
+    `/completions`, for a model without a chat template.
     """
 
     def identity(self) -> dict[str, Any]:
-        """Return the model, its revision and the API. The server is not part of it."""
+        """Return the model, its revision and `chat`. The URL of the server is not included."""
         return {**super().identity(), "chat": self.chat}
 
     def takes_n(self, call: Call) -> bool:
@@ -49,15 +49,15 @@ class OpenAICompatible(ServedModel):
         return call.seed is None and call.temperature != 0 and self._takes_n
 
     def list_key(self, call: Call) -> Hashable | None:
-        """Return the settings of a call for a single token, such as a judgement by its probability, or
-        `None`: in a list, longer replies would all wait for the longest one.
+        """Return a key made of the settings if `call` requests a single token, such as a judgement by its
+        probability. `None` for others: in a list of prompts, all replies arrive with the longest one.
         """
         if self.chat or call.max_tokens != 1 or not (self._takes_lists and self._takes_n):
             return None
         return repr(setting_arguments(call))
 
     _counting: ClassVar[Mapping[str, bool]] = {}
-    """Fields that make the server report how many tokens each of several replies has."""
+    """Request fields that make the server report the number of tokens of each of several replies."""
 
     _takes_lists: ClassVar[bool] = False
     """Whether `/completions` returns one choice for each of a list of prompts."""
@@ -100,9 +100,11 @@ class OpenAICompatible(ServedModel):
         return usage_of(usage)
 
     def _body(self, call: Call, n: int) -> dict[str, Any]:
-        """Return the request. Raises `Failure` if an option has the name of another part of it."""
+        """Return the request as JSON. Raises `Failure` if an option has the name of a field that
+        is set here.
+        """
         if taken := call.options.keys() & _OURS:
-            raise Failure(f"options must hold sampling settings: got {min(taken)!r}")
+            raise Failure(f"options must hold sampling settings: got {min(taken)!r}, which tot_lab sets")
         body: dict[str, Any] = {"model": self.served_name}
         if self.chat:
             body["messages"] = messages_of(call)
@@ -122,12 +124,12 @@ class OpenAICompatible(ServedModel):
         return body
 
     def _continuing(self, begun: Message) -> dict[str, Any]:
-        """Return the fields that let the server continue its unfinished message."""
+        """Return the request fields that make the server continue `begun`, the last message."""
         return {"continue_final_message": True, "add_generation_prompt": False}
 
 
 class VLLM(OpenAICompatible):
-    """A model served by vLLM, as `vllm/NAME`."""
+    """A model served by vLLM, named `vllm/NAME`."""
 
     kind: ClassVar[str] = "vllm"
     _counting: ClassVar[Mapping[str, bool]] = {"return_token_ids": True}  # ignored before vLLM 0.10.2
@@ -142,7 +144,7 @@ class VLLM(OpenAICompatible):
 
 
 class SGLang(OpenAICompatible):
-    """A model served by SGLang, as `sglang/NAME`."""
+    """A model served by SGLang, named `sglang/NAME`."""
 
     kind: ClassVar[str] = "sglang"
     _takes_lists: ClassVar[bool] = True
@@ -152,10 +154,10 @@ class SGLang(OpenAICompatible):
 
 
 class LlamaCpp(OpenAICompatible):
-    """A model served by llama.cpp's server, as `llama/NAME`. It answers to any name.
+    """A model served by llama.cpp's server, named `llama/NAME`. The server accepts any name.
 
-    The server selects the slot that holds most of a prompt by itself. `options={"id_slot": 0}` and
-    `options={"cache_prompt": False}` are sent as they are.
+    By itself, the server selects the slot that holds the longest prefix of a prompt. To change that, pass its
+    options, such as `options={"id_slot": 0}` or `options={"cache_prompt": False}`, which are sent unchanged.
     """
 
     kind: ClassVar[str] = "llama"
@@ -166,21 +168,21 @@ class LlamaCpp(OpenAICompatible):
 
     @property
     def _takes_n(self) -> bool:
-        """Whether one request can return several samples: no, since only the first one's tokens are
-        counted.
+        """`False`: a request is never for several samples, since llama.cpp counts only the first one's
+        tokens.
         """
         return False
 
     def _continuing(self, begun: Message) -> dict[str, Any]:
-        return {}  # it continues an assistant's message without being asked
+        return {}  # llama.cpp continues a last message of the assistant without being asked
 
 
 class OpenAIServer(OpenAICompatible):
-    """A model by OpenAI's or another name, as `openai/NAME`, at a server other than OpenAI's.
+    """A model named `openai/NAME` on a server other than OpenAI's.
 
-    `openai/NAME` means this class if its base URL is set (see `LiteLLM.configured`). Without a `revision`,
-    its identity is that of the same model through litellm, server included, so that each of the two finds
-    cached replies of the other.
+    The name `openai/NAME` means this class if a base URL is set (see `LiteLLM.configured`). Without a
+    `revision`, the identity includes the URL and equals that of `LiteLLM` for the same model, so that each
+    class finds the cached replies of the other.
     """
 
     kind: ClassVar[str] = "openai_server"
@@ -197,12 +199,12 @@ class OpenAIServer(OpenAICompatible):
         return self.name.removeprefix("openai/")
 
     def identity(self) -> dict[str, Any]:
-        """Return the model and its revision, or the model and the server if no revision was given."""
+        """Return the model and its revision, or the model and the URL of the server without a revision."""
         if self.revision is not None:
             return super().identity()
         chat = {} if self.chat else {"chat": False}
         return {"model": self.name, "base_url": self.address, **chat}
 
     def window(self) -> int | None:
-        """Return the context window as set, or that of litellm's table."""
+        """Return the context window that is set, or the one in litellm's table, or `None`."""
         return self.context_window or window_in_table(self.name, provider_of(self.name))

@@ -1,1 +1,1 @@
-"""A language model of a small formal language: its language, its network in numpy, and its training."""
+"""A small language model of a formal language: the language, the network in numpy, and the training."""

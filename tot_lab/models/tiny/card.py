@@ -1,6 +1,7 @@
-"""What a small model can do, measured on held-out problems: the numbers of its card.
+"""Measures what a small model can do on held-out problems, and writes the results to its model card.
 
-Judgements are of states that the model itself proposes, from held-out hands: the thoughts that searches meet.
+Judgements are measured on states that the model itself proposes from held-out hands, since a search judges
+such states.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tot_lab.models.tiny.network import Decoder, Network
 from tot_lab.models.tiny.problems import Examples, State, held_out, held_out_hands, moves, reaches
 
 Problem = tuple[int, State]
-"""A target and numbers."""
+"""A target and the numbers to make it from."""
 
 _SCORES = {"sure": 1.0, "score: 1": 1.0, "likely": 0.5, "score: 0.5": 0.5, "impossible": 0.0, "score: 0": 0.0}
 
@@ -29,8 +30,8 @@ _SCORES = {"sure": 1.0, "score: 1": 1.0, "likely": 0.5, "score: 0.5": 0.5, "impo
 def card(path: Path, most: int | None = None) -> dict[str, Any]:
     """Measure the checkpoint at `path`, on at most `most` problems of each game.
 
-    Shares are from 0 to 1. `recall` is the share of hands for which one of the first k proposed steps keeps
-    the target within reach.
+    Rates are from 0 to 1. `recall` has for k = 1, 3 and 5 the fraction of problems for which at least one of
+    the first k proposed steps leads to a solvable state.
     """
     network = Network(path)
     engine = Engine(network)
@@ -89,7 +90,9 @@ def _game(engine: Engine, game24: bool, problems: list[Problem]) -> dict[str, An
 
 
 def _met(engine: Engine, problems: list[Problem], proposed: list[list[State | None]]) -> list[Problem]:
-    """Return the states after the proposed steps, and those after steps proposed in the solvable ones."""
+    """Return the states after the proposed steps and, for each solvable one, the states after up to three
+    steps that are proposed in it, without duplicates.
+    """
     after = [
         (target, state)
         for (target, _), states in zip(problems, proposed, strict=True)
@@ -110,7 +113,9 @@ def _met(engine: Engine, problems: list[Problem], proposed: list[list[State | No
 def _ask(
     engine: Engine, letter: str, problems: Sequence[Problem], temperature: float = 0.0, samples: int = 1
 ) -> list[str]:
-    """Return the reply to a request about each problem, then a second sample of each, and so on."""
+    """Return the replies to a request of the kind `letter`: one for each problem, then a second,
+    and so on.
+    """
     futures = [
         engine.write(_wanted(f"{letter} {target}:{' '.join(map(str, state))}>", temperature, sample))
         for sample in range(samples)
@@ -125,7 +130,7 @@ def _wanted(request: str, temperature: float, sample: int) -> Wanted:
 
 
 def _yes(engine: Engine, problems: Sequence[Problem]) -> Any:
-    """Return the probability of yes among yes and no."""
+    """Return p(yes) / (p(yes) + p(no)) for the judgement of each problem."""
     futures = [
         engine.write(
             _wanted(f"J {target}:{' '.join(map(str, state))}>", 0.0, 0)._replace(most=1, alternatives=10)
@@ -166,7 +171,9 @@ def _auc(scores: Any, truth: Any) -> float | None:
 
 
 def _calibration(scores: Any, truth: Any) -> list[dict[str, float]]:
-    """Return the share of solvable states among those with scores in each fifth of the range."""
+    """Return for each fifth of the range 0 to 1 the mean score, the rate of solvable states, and their
+    number.
+    """
     bins = np.minimum((np.asarray(scores) * 5).astype(int), 4)
     return [
         {
@@ -202,6 +209,6 @@ def _loss(network: Network, count: int = 500) -> float:
 
 
 def write_cards(folder: Path) -> None:
-    """Write `card.json` beside the checkpoints in `folder`."""
+    """Measure the checkpoints in `folder`, and write the results to `card.json` there."""
     cards = {path.stem: card(path) for path in sorted(folder.glob("[0-9]*.npz"))}
     (folder / "card.json").write_text(json.dumps(cards, indent=1) + "\n")

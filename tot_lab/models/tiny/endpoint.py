@@ -26,13 +26,13 @@ _UNUSED = ("tools", "tool_choice", "response_format", "effort")
 
 
 class Tiny(Endpoint):
-    """A real language model of about a million parameters, which answers the Game of 24 and Countdown at no
-    cost.
+    """A language model of about a million parameters, which answers prompts of the Game of 24 and Countdown
+    at no cost.
 
-    It was trained on generated problems with exact answers and knows only a small formal language of steps
-    and judgements. `tot_lab.models.tiny.requests` reads the prompts of the two domains. Any other prompt is
-    an error. The text of a call depends on its prompt, settings and seed alone; without a seed, equal samples
-    are equal texts, too.
+    It was trained on generated problems with exact answers, and knows only a small formal language of steps
+    and judgements. `tot_lab.models.tiny.requests` translates the prompts of the two domains. Any other prompt
+    is an error. A reply depends only on the prompt, the settings, and the seed or, without a seed, the sample
+    index, attempt and repeat of its call.
     """
 
     kind = "tiny"
@@ -42,7 +42,7 @@ class Tiny(Endpoint):
     """
 
     concurrency: int | None = 256
-    """Concurrent requests. The texts of up to 64 are computed together."""
+    """Maximum number of concurrent requests. Up to 64 replies are computed at the same time."""
 
     @field_validator("weights")
     @classmethod
@@ -58,7 +58,7 @@ class Tiny(Endpoint):
 
     @classmethod
     def named(cls, rest: str) -> Tiny:
-        """The model that `tiny/REST` names."""
+        """Return the model with the name `tiny/REST`."""
         return cls(weights=rest)
 
     @property
@@ -73,7 +73,7 @@ class Tiny(Endpoint):
         return "this process"
 
     def window(self) -> int | None:
-        """Return `None`: the length of a prompt in the model's language is not that of its text."""
+        """Return `None`: a prompt has another length in the model's language than its text."""
         return None
 
     async def problem(self) -> str | None:
@@ -164,7 +164,7 @@ def _file_of(weights: str) -> Path:
 
 
 def _seed(call: Call) -> bytes:
-    """Return the seed of the text of `call`: from its own seed or, without one, its sample index."""
+    """Return the seed of the reply: from the prompt, and the call's seed or else its sample index."""
     key = provider_seed(call)
     settings = [call.sample_index, call.repeat, call.attempt] if key is None else [key]
     return hashlib.sha256(json.dumps([call.prompt, settings]).encode()).digest()

@@ -1,7 +1,7 @@
 """Generates the replies of all calls in flight together, one token of each at a time.
 
-A thread works as long as there are texts to write. A text depends on its own request and settings alone,
-never on the others in flight; see `network`.
+A thread runs as long as texts are being generated. A text depends only on its own request and settings, not
+on the other texts in flight; see `network`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tot_lab.models.tiny.language import END, PIECES, REQUESTS
 from tot_lab.models.tiny.network import Decoder, Network
 
 SLOTS = 64
-"""Texts in flight. Others wait."""
+"""The most texts that are generated at the same time. Further ones wait."""
 
 _UNWRITTEN = [
     k for k, piece in enumerate(PIECES) if k != END and (piece in REQUESTS or piece in ("", ":", ">", "|"))
@@ -29,10 +29,10 @@ _UNWRITTEN = [
 
 
 class Wanted(NamedTuple):
-    """A text to be generated, and its settings."""
+    """A request for a text, and the settings with which it is generated."""
 
     tokens: tuple[int, ...]
-    """The request and the beginning of the reply."""
+    """Ids of the tokens of the prompt, and of the beginning of the reply if that is given."""
 
     most: int
     """The most tokens of the text."""
@@ -42,14 +42,16 @@ class Wanted(NamedTuple):
     stop: tuple[str, ...]
     seed: bytes
     alternatives: int
-    """Alternatives that are reported with the log-probability of each token. 0 reports neither."""
+    """Number of alternatives to report for each token. 0 reports no log-probabilities at all."""
 
     partial: Callable[[str], None] | None
-    """Receives the text so far."""
+    """Called with the text so far after each token."""
 
 
 class Written(NamedTuple):
-    """A generated text. `finish` is `stop` or `length`, and `ended` is whether the model ended the text."""
+    """A generated text and its number of tokens. `finish` is `stop` or `length`. `ended` is whether the model
+    ended the text itself, and not a stop text or the limit.
+    """
 
     text: str
     tokens: int
@@ -69,7 +71,7 @@ class _Text:
         self.logprobs: list[TokenLogprob] = []
 
     def take(self, token: int, logprobs: NDArray[np.float64]) -> Written | None:
-        """Append a token, and return the text if it is finished."""
+        """Append a token, chosen by its `logprobs`. Returns the text if it is finished, else `None`."""
         wanted = self.wanted
         if token == END:
             return self._finished("stop", True)
@@ -98,7 +100,7 @@ class _Text:
 
 
 class Engine:
-    """Writes texts with one network."""
+    """Generates texts with one network, in a background thread."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -108,7 +110,7 @@ class Engine:
         self._is_working = False
 
     def write(self, wanted: Wanted) -> Future[Written]:
-        """Begin to write a text. A cancelled future ends it."""
+        """Start to generate a text, and return its future. Cancelling the future stops the generation."""
         text = _Text(wanted, Future())
         with self._lock:
             self._waiting.append(text)
@@ -142,7 +144,9 @@ class Engine:
 
     @staticmethod
     def _step(decoder: Decoder, active: dict[int, _Text]) -> None:
-        """Compute one token of each text, and remove those that are finished."""
+        """Process one token of each text, choose the next one where the prompt is done, remove finished
+        texts.
+        """
         slots = list(active)
         logits = decoder.step(slots, [active[slot].ahead.popleft() for slot in slots])
         at = [k for k, slot in enumerate(slots) if not active[slot].ahead]
@@ -168,7 +172,7 @@ def _end(future: Future[Written], outcome: Any) -> None:
 
 
 def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return log-probabilities of the tokens that a reply can have."""
+    """Return the log-probabilities of each row, with -inf for tokens that only prompts have."""
     values = logits.astype(np.float64)
     values[:, _UNWRITTEN] = -np.inf
     values -= values.max(axis=1, keepdims=True)
@@ -194,7 +198,9 @@ def _choose(logprobs: NDArray[np.float64], texts: list[_Text]) -> list[int]:
 
 
 def _cut(shares: NDArray[np.float64], top_p: float) -> None:
-    """Keep the fewest of the likeliest tokens that together have at least the share `top_p`."""
+    """Set `shares` to 0 for all but the fewest likeliest tokens whose total probability is at
+    least `top_p`.
+    """
     order = np.argsort(-shares, kind="stable")
     before = np.cumsum(shares[order]) - shares[order]
     shares[order[before >= top_p * shares.sum()]] = 0.0

@@ -1,9 +1,10 @@
 """The language of the small models: what they read, what they write, and their tokens.
 
-A prompt is a request in a short form, such as `P5 24:4 5 6 10>`: a letter for the kind of reply, a count,
-the target and the numbers left. A reply is text as the domains read it. Every token is a piece of text, and a
-reply is exactly the text of its tokens, so that log-probabilities, stops and prefills refer to the text
-itself. An integer below 200 is one token. A larger one is followed by tokens of two digits each.
+A prompt is a request in a short notation, such as `P5 24:4 5 6 10>`: a letter for the kind of reply, a count,
+the target and the numbers left. A reply is text that the domains can read. A token stands for a piece of
+text, and a reply is exactly the text of its tokens, so that log-probabilities, stop texts and prefills refer
+to that text. An integer below 200 is one token. A larger one is a token for its first digits, and tokens of
+two digits each for the rest.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ REQUESTS = {
     "D": "answer at once in one line",
     "E": "answer at once below a line",
 }
-"""What each letter asks for."""
+"""The kind of reply that each letter requests."""
 
 _WRITTEN = (
     " + ", " - ", " * ", " / ", " = ", ", ", "\n", "(", ")", "-", "/", "[", "]",
     "sure", "likely", "impossible", "yes", "no", "none", "score: ", "0.5", "best: ", "Answer: ", "Answer:\n",
 )  # fmt: skip
-_ALONE = 200  # integers below it are one token
+_ALONE = 200  # integers below this are one token
 _FIRST = ("", "<end>", *REQUESTS, ":", ">", "|", *_WRITTEN)
 
 PIECES = (*_FIRST, *map(str, range(_ALONE)), *(f"{k:02}" for k in range(100)))
@@ -90,5 +91,5 @@ def _digits(text: str) -> list[int]:
 
 
 def term(value: Value) -> str:
-    """Return a number as it stands in a step: negative numbers and fractions are in parentheses."""
+    """Return a number as steps write it: negative numbers and fractions are in parentheses."""
     return str(value) if isinstance(value, int) and value >= 0 else f"({value})"

@@ -1,10 +1,10 @@
 """The network of the small models in numpy: a decoder-only transformer with a key-value cache.
 
-All matrix products have fixed shapes: rows are computed in tiles of `TILE`, and a row attends to a number
-of positions that depends only on its own length. So the numbers of a row do not depend on the other rows, to
-the last bit. Products are so small that OpenBLAS computes each in the thread that asks for it: more threads
-would wait for each other, and on a busy machine for long. The files of weights are arrays of numpy without
-objects; reading them executes nothing.
+All matrix products have fixed shapes: rows are computed in tiles of `TILE`, and a row attends to a number of
+positions that depends only on its own length. So the logits of a row do not depend on the other rows, to the
+last bit. Products are so small that OpenBLAS computes each in the calling thread: several threads would wait
+for each other, on a busy machine for long. The files of weights are numpy arrays without pickled objects, so
+that reading them executes no code.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 from tot_lab.models.tiny.language import PIECES
 
 TILE = 32
-"""Rows of a matrix product."""
+"""Rows of each matrix product. Missing rows are padded."""
 
 _SPAN = 32  # a row attends to a multiple of this many positions
-_SMALL = 2**18  # multiplications of a product for which OpenBLAS starts no threads
+_SMALL = 2**18  # the most multiplications in a product for which OpenBLAS starts no threads
 
 Floats = NDArray[np.float32]
 
 
 class Layer(NamedTuple):
-    """Weights of one layer. Matrices are in blocks of columns."""
+    """Weights of one layer. Matrices are split into blocks of columns; see `_blocks`."""
 
     norm1: Floats
     qkv: Floats
@@ -51,8 +51,8 @@ class Network:
         weights = {name: _blocks(value) if value.ndim == 2 else value for name, value in weights.items()}
         if len(self.tokens) != len(PIECES):
             raise ValueError(
-                f"{path} is of another version of the language: got {len(self.tokens)} tokens. "
-                f"There must be {len(PIECES)}."
+                f"{path} is of another version of the language: got {len(self.tokens)} tokens. This version "
+                f"has {len(PIECES)}. Train the model again."
             )
         self.layers = [
             Layer(*(weights[f"{k}.{name}"] for name in Layer._fields)) for k in range(self.facts["layers"])
@@ -67,7 +67,7 @@ class Decoder:
 
     Args:
         network: The network.
-        slots: The number of texts.
+        slots: The most texts at a time.
     """
 
     def __init__(self, network: Network, slots: int) -> None:
@@ -78,11 +78,13 @@ class Decoder:
         self._keys, self._values = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
 
     def reset(self, slot: int) -> None:
-        """Begin a new text."""
+        """Begin a new, empty text in `slot`."""
         self.lengths[slot] = 0
 
     def step(self, slots: Sequence[int], tokens: Sequence[int]) -> Floats:
-        """Append a token to the text of each of `slots`, and return a row of next-token logits each."""
+        """Append a token to the text in each of `slots`, and return the logits of each next token, a row
+        each.
+        """
         spare = len(self.lengths) - 1
         logits = []
         for first in range(0, len(slots), TILE):
@@ -119,7 +121,7 @@ class Decoder:
 
 
 def _blocks(matrix: Floats) -> Floats:
-    """Cut a matrix into equal blocks of columns."""
+    """Split a matrix into equal blocks of columns, as wide as `_SMALL` allows."""
     rows, columns = matrix.shape
     widths = (width for width in range(columns, 0, -1) if columns % width == 0)
     width = next((width for width in widths if TILE * rows * width <= _SMALL), 1)

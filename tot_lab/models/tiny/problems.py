@@ -1,8 +1,9 @@
 """Problems of the small models with exact answers: what they are trained on, and what is held out.
 
-A problem is a target and four numbers: 24 and numbers from 1 to 13 (Game of 24), or a target from 10 to 99
-and numbers from 1 to 20 (Countdown). `held_out.json` lists hands, and targets for those of Countdown. A hand
-in it never begins a training example, with any target: all training states are reached from other hands.
+A problem is a target and a hand of four numbers: 24 and numbers from 1 to 13 (Game of 24), or a target from
+10 to 99 and numbers from 1 to 20 (Countdown). `held_out.json` lists the held-out hands, with a target for
+those of Countdown. Training examples are drawn from other hands; only a false claim
+(`check`) may show any hand.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from typing import NamedTuple
 from tot_lab.models.tiny.language import Value, term
 
 State = tuple[Value, ...]
-"""Numbers in ascending order."""
+"""The numbers that are left, in ascending order."""
 
 HIGHEST = {True: 13, False: 20}
-"""The highest number of a hand of the Game of 24, and of Countdown."""
+"""The highest number of a hand: `True` for the Game of 24, `False` for Countdown."""
 
 TARGETS = range(10, 100)
 _MASK = (1 << TARGETS.stop) - 1
 
 
 class Move(NamedTuple):
-    """A step, and the numbers left after it."""
+    """A step `a op b = value`, and the numbers left after it."""
 
     a: Value
     op: str
@@ -42,7 +43,9 @@ class Move(NamedTuple):
 
 
 class Example(NamedTuple):
-    """What a model learns: to continue `prompt` and `given` with `reply`."""
+    """A training example: the model learns to continue `prompt` and `given`, the start of a reply, with
+    `reply`.
+    """
 
     prompt: str
     given: str
@@ -62,8 +65,9 @@ def _whole(value: Value) -> Value:
 
 
 def _results(a: Value, b: Value) -> Iterator[tuple[Value, str, Value, Value]]:
-    """Yield the results of operations on `a` <= `b`. Without negative numbers, the absolute difference is
-    enough: every number that can be made can be made through absolute values."""
+    """Yield (left operand, operator, right operand, result) of the operations on `a` <= `b`. Of numbers that
+    are not negative, only the non-negative difference is yielded: with it, the same targets can be reached.
+    """
     yield b, "+", a, _whole(a + b)
     yield b, "-", a, _whole(b - a)
     if a < 0:
@@ -76,7 +80,7 @@ def _results(a: Value, b: Value) -> Iterator[tuple[Value, str, Value, Value]]:
 
 
 def moves(state: State) -> list[Move]:
-    """Return the steps that are possible, without those that only differ in the order of their numbers."""
+    """Return the possible steps, without those that differ only in the order of their operands."""
     found: dict[tuple[Value, str, Value], Move] = {}
     for i, j in combinations(range(len(state)), 2):
         rest = [value for k, value in enumerate(state) if k not in (i, j)]
@@ -87,12 +91,12 @@ def moves(state: State) -> list[Move]:
 
 
 def reaches(state: State, target: int) -> bool:
-    """Return whether `target`, up to 99, can be made of all numbers."""
+    """Whether `target`, at most 99, can be made from all numbers of `state`."""
     return bool(_reached(state) >> target & 1)
 
 
 def _reached(state: State) -> int:
-    """Return the set of the integers up to 99 that all numbers make, as the bits of a number."""
+    """Return, as a bit mask, the integers up to 99 that can be made from all numbers of `state`."""
     if len(state) == 1:
         return 1 << state[0] if isinstance(state[0], int) and state[0] in TARGETS else 0
     if len(state) == 2:
@@ -119,7 +123,9 @@ def _reached_of_many(state: State) -> int:
 
 @cache
 def held_out() -> dict[str, list[list[int]]]:
-    """Return the held-out hands: `game24` lists hands, and `countdown` rows of a target and a hand."""
+    """Return the content of `held_out.json`: hands for `game24`, rows of a target and a hand for
+    `countdown`.
+    """
     listed: dict[str, list[list[int]]] = json.loads(Path(__file__).with_name("held_out.json").read_text())
     return listed
 
@@ -133,19 +139,19 @@ def training_hands(game24: bool) -> list[State]:
 
 @cache
 def held_out_hands(game24: bool) -> list[State]:
-    """Return the held-out hands."""
+    """Return the held-out hands of the Game of 24 (`True`) or of Countdown (`False`)."""
     rows = held_out()["game24" if game24 else "countdown"]
     return [tuple(row if game24 else row[1:]) for row in rows]
 
 
 class Examples:
-    """Examples, drawn at random.
+    """Draws training examples at random.
 
     Args:
-        random: The source of randomness.
-        hands: Returns the hands of the Game of 24 (`True`) and of Countdown (`False`) to draw from. Some must
+        random: The source of random numbers.
+        hands: Returns the hands of the Game of 24 (`True`) or of Countdown (`False`) to draw from. Some must
             be solvable and some not.
-        whole: The share of steps that avoid fractions if they can.
+        whole: The probability of drawing a step only from those with an integer result, if there are any.
     """
 
     def __init__(
@@ -160,10 +166,10 @@ class Examples:
         (kind,) = self.random.choices(kinds, (22, 42, 12, 3, 4, 3, 14))
         return kind(self.random.random() < 0.5)
 
-    # Forms.
+    # Kinds of examples.
 
     def propose(self, game24: bool) -> Example:
-        """Propose steps. Those that keep the target within reach come first."""
+        """Draw an example of proposing steps. Steps to solvable states come first."""
         solvable = self.random.random() < 0.85
         target, state = self.state(game24, self.random.choices((4, 3, 2, 1), (50, 30, 18, 2))[0], solvable)
         count = self.random.choice((1, 1, 2, 3, 3, 4, 5, 5, 5, 6, 7, 8))
@@ -176,7 +182,9 @@ class Examples:
         )
 
     def value(self, game24: bool) -> Example:
-        """Judge a state: up to two ways are tried, then a verdict follows."""
+        """Draw an example of judging a state: up to two sequences of steps are tried, then a
+        verdict follows.
+        """
         random = self.random
         solvable = random.random() < 0.5
         target, state = self.state(game24, random.choices((4, 3, 2, 1), (8, 60, 28, 4))[0], solvable)
@@ -199,7 +207,7 @@ class Examples:
         return Example(f"J {_shown(target, state)}", "", "yes" if solvable else "no")
 
     def check(self, game24: bool) -> Example:
-        """Check an expression by working it out."""
+        """Draw an example of checking an expression: the steps that compute it, then a verdict."""
         random = self.random
         target, hand = self.problem(game24)
         right = random.random() < 0.5
@@ -212,7 +220,7 @@ class Examples:
         return Example(prompt, "", "\n".join([*map(str, way), _verdict(game24, float(right))]))
 
     def vote(self, game24: bool) -> Example:
-        """Vote: the best candidate is continued to the end, then named."""
+        """Draw an example of a vote: the steps from the best candidate to its result, then its number."""
         target, states = self.siblings(game24)
         good = [k for k, state in enumerate(states) if reaches(state, target)]
         best = self.random.choice(good or range(len(states)))
@@ -230,7 +238,7 @@ class Examples:
         target, hand = self.problem(game24)
         direct = random.random() < 0.25
         given: list[Move] = []
-        if not direct and random.random() < 0.15:  # goes on after a mistake
+        if not direct and random.random() < 0.15:  # the reply continues after a mistake
             given = self.failing(hand, target)[: random.choice((1, 2))]
         left = given[-1].after if given else hand
         rest = self.winning(left, target) if reaches(left, target) else self.failing(left, target)
@@ -241,10 +249,10 @@ class Examples:
         steps = "" if direct else "".join(f"{move}\n" for move in rest)
         return Example(f"{letter} {_shown(target, hand)}", before, steps + answer)
 
-    # States and ways.
+    # States and sequences of steps.
 
     def problem(self, game24: bool, solvable: bool = True) -> tuple[int, State]:
-        """Draw a target and a hand."""
+        """Draw a target and a hand from which it can be made, or cannot if `solvable` is false."""
         hands = self.hands(game24)
         drawn = (self.random.choice(hands) for _ in range(200))
         for hand in chain(drawn, hands):
@@ -256,7 +264,9 @@ class Examples:
         raise ValueError(f"The hands must include {sought} one: got {hands[:5]}.")
 
     def state(self, game24: bool, size: int, solvable: bool) -> tuple[int, State]:
-        """Draw a state of `size` numbers. Most of the unsolvable ones follow a mistake."""
+        """Draw a target and a state of `size` numbers. Most unsolvable states follow a wrong step from a
+        solvable hand.
+        """
         random = self.random
         while True:
             hopeless = not solvable and (size == 4 or random.random() < 0.2)
@@ -274,7 +284,7 @@ class Examples:
                 return target, state
 
     def step(self, listed: list[Move]) -> Move:
-        """Draw a move. Now and then a difference is negative."""
+        """Draw one of the steps `listed`. Of positive differences, 3 % get swapped operands."""
         if self.whole and self.random.random() < self.whole:
             listed = [move for move in listed if isinstance(move.value, int)] or listed
         move = self.random.choice(listed)
@@ -285,7 +295,7 @@ class Examples:
         return move
 
     def siblings(self, game24: bool) -> tuple[int, list[State]]:
-        """Draw candidates with one parent, about half of them solvable."""
+        """Draw a target and up to six states, each after one step from the same solvable state."""
         target, parent = self.state(game24, self.random.choices((4, 3, 2), (6, 3, 1))[0], True)
         found = list({move.after for move in moves(parent)})
         good = [state for state in found if reaches(state, target)]
@@ -297,7 +307,7 @@ class Examples:
         return (target, some) if some else self.siblings(game24)
 
     def winning(self, state: State, target: int) -> list[Move]:
-        """Draw moves that make `target`."""
+        """Draw steps that make `target` from all numbers of `state`, which must be solvable."""
         way = []
         while len(state) > 1:
             way.append(self.random.choice([one for one in moves(state) if reaches(one.after, target)]))
@@ -305,7 +315,7 @@ class Examples:
         return way
 
     def failing(self, state: State, target: int) -> list[Move]:
-        """Draw moves that miss `target`: of a few tries, those that come closest."""
+        """Draw up to three sequences of steps that miss `target`, and return the one that comes closest."""
         ways: list[tuple[float, int, list[Move]]] = []
         for _ in range(12):
             way, left = list[Move](), state
@@ -322,7 +332,7 @@ class Examples:
 
 
 def expression(hand: State, way: list[Move]) -> str:
-    """Return the expression that the steps of `way` make of the numbers."""
+    """Return the expression that the steps of `way` compute from all numbers of `hand`."""
     terms: list[tuple[Value, str, int]] = [(value, str(value), 3) for value in hand]
     for move in way:
         (_, first, one), (_, second, other) = (

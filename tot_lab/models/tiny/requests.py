@@ -1,7 +1,7 @@
 """Translation of the prompts of the Game of 24 and Countdown into the language of the small models.
 
-A prompt is understood only if the domain writes exactly the same prompt for the problem that was read in it.
-All others are refused.
+A prompt is translated by reading its problem and steps, and is accepted only if the domain writes exactly the
+same prompt for them. All other prompts are refused.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _LONG_NUMBER = re.compile(r"\d{10}")
 
 @lru_cache(maxsize=4096)
 def read_prompt(prompt: str) -> str:
-    """Return the request that `prompt` is, in the language of the models.
+    """Return `prompt` as a request in the language of the models.
 
     Raises:
-        ValueError: If they cannot answer it.
+        ValueError: If the models cannot answer the prompt.
     """
     for kind in _HEADING:
         domain = class_of(kind, Domain)()
@@ -55,7 +55,7 @@ def read_prompt(prompt: str) -> str:
 
 
 def _tasks(kind: str, domain: Domain, prompt: str) -> Iterator[Task]:
-    """Yield the task that a prompt states, if its numbers are in range."""
+    """Yield the task in a prompt of the domain `kind`, if there is one and its numbers are in range."""
     if kind == "game24":
         found = re.search(r"\n\nNumbers: (\d{1,2}(?: \d{1,2}){3})\n\n", prompt)
         if found and all(1 <= int(word) <= 13 for word in found[1].split()):
@@ -72,7 +72,9 @@ def _tasks(kind: str, domain: Domain, prompt: str) -> Iterator[Task]:
 
 
 def _readings(domain: Domain, task: Task, prompt: str) -> Iterator[tuple[str, str | None]]:
-    """Yield prompts of the domain that `prompt` may be, each with its request in the models' language."""
+    """Yield prompts that the domain writes for `task` and the steps in `prompt`, each with its request, or
+    with `None` if the models cannot answer it. One of them should equal `prompt`.
+    """
     words = domain.kind == "game24"
     target, hand = _problem(domain, task)
     for reasoning, letter in ((True, "R" if words else "S"), (False, "D" if words else "E")):
@@ -114,7 +116,7 @@ def _problem(domain: Any, task: Task) -> tuple[str, str]:
 
 
 def _path(domain: Domain, text: str) -> list[str]:
-    """Return the steps that `text` lists."""
+    """Return the numbered steps below the domain's heading in `text`."""
     return _steps(text.partition(_HEADING[domain.kind])[2].partition(_SHOWN[domain.kind])[0])
 
 
@@ -123,7 +125,7 @@ def _steps(text: str) -> list[str]:
 
 
 def _state(domain: Domain, task: Task, path: list[str]) -> str | None:
-    """Return the numbers left, or `None` if they are unclear."""
+    """Return the numbers left after the steps of `path`, or `None` if the domain cannot compute them."""
     state: Any = domain.state(task, path)
     return None if state is None else " ".join(map(str, state))
 
@@ -134,7 +136,7 @@ def _joined(letter: str, target: str, states: list[str | None]) -> str | None:
 
 
 def _claim(answer: str | None) -> str | None:
-    """Return an expression as the models read it."""
+    """Return the expression in `answer` as the models read it, or `None` if they cannot."""
     expression = "" if answer is None else answer.partition("=")[0]
     if not _EXPRESSION.fullmatch(expression) or _LONG_NUMBER.search(expression):
         return None

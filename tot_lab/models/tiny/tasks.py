@@ -10,7 +10,7 @@ from tot_lab.models.tiny.problems import held_out, held_out_hands, reaches
 
 
 def held_out_tasks(domain: str) -> list[Task]:
-    """Return the solvable problems that `tiny/numbers` was not trained on, in one random order.
+    """Return the solvable problems that `tiny/numbers` was not trained on, shuffled in a fixed order.
 
     Args:
         domain: `game24` for the 271 hands of the Game of 24, `gym/countdown` for 300 problems of Countdown.

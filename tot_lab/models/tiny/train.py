@@ -1,6 +1,6 @@
 """Train a small model: `python -m tot_lab.models.tiny.train FOLDER`.
 
-Needs the extra `train` (JAX and optax). The folder receives five checkpoints, their card and, while it runs,
+Needs the extra `train` (JAX and optax). FOLDER receives five checkpoints, their card `card.json`, and
 `state.npz`, from which a stopped run continues. Equal settings on one machine give equal weights.
 """
 
@@ -30,13 +30,13 @@ from tot_lab.models.tiny.problems import Examples
 
 CONTEXT = 128
 MARKS = (1 / 15, 1 / 5, 1 / 2, 3 / 4, 1)
-"""The shares of the steps after which the checkpoints are taken."""
+"""The fractions of the training steps after which checkpoints are written."""
 
 Weights = dict[str, Any]
 
 
 def initial(seed: int, width: int, layers: int, heads: int) -> Weights:
-    """Return random weights. Each matrix is named as in the files of weights."""
+    """Return random weights by the names that they have in checkpoints."""
     random = np.random.default_rng(seed)
 
     def drawn(*shape: int, scale: float = 1.0) -> Any:
@@ -64,9 +64,11 @@ def normed(x: Any, scale: Any) -> Any:
 
 
 def forward(weights: Weights, heads: int, tokens: Any, places: Any, parts: Any) -> Any:
-    """Return the logits of rows of tokens, row after row. A token attends to earlier ones of its example.
+    """Return the logits of the next token at each position, as one matrix with the rows of `tokens` in
+    sequence.
 
-    Matrices of two dimensions are much faster to differentiate on a CPU.
+    A token attends to itself and to earlier tokens of the same example. Products of two-dimensional matrices
+    are used, since they are much faster to differentiate on a CPU.
     """
     rows, length = tokens.shape
     width = weights["norm"].shape[0]
@@ -85,7 +87,7 @@ def forward(weights: Weights, heads: int, tokens: Any, places: Any, parts: Any) 
 
 
 def loss_of(weights: Weights, heads: int, batch: Any) -> Any:
-    """Return the mean cross-entropy of the tokens of the replies, in nats."""
+    """Return the mean cross-entropy of the tokens of the replies in a batch, in nats per token."""
     tokens, places, parts, learned = batch
     logits = forward(weights, heads, tokens[:, :-1], places[:, :-1], parts[:, :-1])
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:].reshape(-1))
@@ -93,14 +95,14 @@ def loss_of(weights: Weights, heads: int, batch: Any) -> Any:
 
 
 def batch_of(seed: int, step: int, steps: int, rows: int) -> tuple[Any, ...]:
-    """Return a packed batch, which depends on the arguments alone.
+    """Return a batch of `rows` rows, each packed with several examples. It depends only on the arguments.
 
-    The first half of the training is on all states alike. The second half is mostly on states of whole
-    numbers, which are harder to judge and which searches meet.
+    In the first half of the training, steps are drawn uniformly. In the second half, most steps have integer
+    results, since such states are harder to judge and are those that searches judge.
 
     Returns:
-        The tokens, their places in their examples, the examples that they belong to, and which of them
-        count in the loss.
+        Four arrays with an entry for each token: its id, its position in its example, the number of its
+        example, and whether it counts in the loss (1.0 or 0.0).
     """
     examples = Examples(Random(f"{seed} {step}"), whole=0.8 if step >= steps / 2 else 0.0)
     tokens = np.zeros((rows, CONTEXT + 1), np.int32)
@@ -123,7 +125,7 @@ def batch_of(seed: int, step: int, steps: int, rows: int) -> tuple[Any, ...]:
 
 
 def batches(seed: int, first: int, steps: int, rows: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the batches of the steps from `first` on. Another process makes them ahead."""
+    """Yield the batches of the steps `first` to `steps` - 1. Another process computes up to 8 in advance."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         ahead = deque(
             pool.submit(batch_of, seed, step, steps, rows) for step in range(first, min(first + 8, steps))
@@ -170,7 +172,10 @@ def train(
     if (folder / "state.npz").exists():
         with np.load(folder / "state.npz", allow_pickle=False) as saved:
             if json.loads(str(saved["settings"])) != {**settings, "rate": rate}:
-                raise SystemExit(f"{folder} holds a run with other settings: got {saved['settings']}.")
+                raise SystemExit(
+                    f"{folder} holds a run with other settings: got {saved['settings']}. Pass these, or "
+                    "another folder."
+                )
             first = int(saved["step"])
             leaves, shape = jax.tree.flatten((weights, state))
             weights, state = jax.tree.unflatten(
@@ -212,7 +217,7 @@ def train(
 
 
 def save(path: Path, weights: Weights, facts: dict[str, Any]) -> None:
-    """Write a checkpoint: float16 arrays and what they are."""
+    """Write a checkpoint: the weights as float16 arrays, and `facts` about them as JSON."""
     arrays = {name: np.asarray(value, np.float16) for name, value in weights.items()}
     write(path, {"facts": json.dumps({**facts, "context": CONTEXT, "tokens": len(PIECES)}), **arrays})
 

@@ -86,7 +86,7 @@ def candidates(sound: Sequence[Node], finished: Collection[str]) -> tuple[Sequen
     """
     chosen = [node for node in sound if node.id in finished]
     chosen = [node for node in chosen if node.state != "pruned"] or chosen
-    leaves = chosen or [node for node in sound if not node.children]
+    leaves = [*chosen] or [node for node in sound if not node.children]
     leaves.sort(key=lambda node: (-node.rank, -node.depth, id_key(node.id)))
     return chosen or sound, leaves
 
