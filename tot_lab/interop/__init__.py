@@ -1,4 +1,4 @@
-"""Bridges to other packages of the field: Inspect, OpenTelemetry and experiment trackers.
+"""Bridges to Inspect, OpenTelemetry, and the experiment trackers MLflow and Weights & Biases.
 
 Each bridge needs an optional package, which it imports at its first use. Nothing here is needed to run a
 strategy; only `apps` and the package root import this package.
