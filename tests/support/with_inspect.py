@@ -609,7 +609,7 @@ print(run.task.domain.task, run.task.domain.scorer, run.grade, "inspect_ai" in s
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["small_sums", "inspect_ai/match", "None", "False"]
-    with pytest.raises(ValueError, match="takes no further arguments"):
+    with pytest.raises(ValueError, match="must be the only argument"):
         tl.tasks(small_sums(), 3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

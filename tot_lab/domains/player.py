@@ -1,9 +1,10 @@
 """Base of the simulated players of the domains.
 
-A player reads the text of a prompt. The closing words request a form of reply, and the rest states the
-problem and the path so far. A domain adds a `Responder` with its moves, its estimate of a state and its
-answers. The prompts of strategies have no specific closing words, so for them the form is the purpose of the
-call (`Responder.purposes`). Players use no other information about the position of a call in a run.
+A player reads the text of a prompt. The closing words of the prompt determine the form of the reply, such as
+a vote or a proposal; the rest states the problem and the path so far. A domain adds a `Responder` with a
+method for each form. The prompts of strategies have no specific closing words, so for them the form is the
+purpose of the call (`Responder.purposes`). Players use no other information about the position of a call in a
+run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tot_lab.models.simulated import Probability, Simulated, without_candidates
 P = TypeVar("P", bound="Player")
 
 Forms = tuple[tuple[str, re.Pattern[str]], ...]
-"""Pairs of a form that a player knows and the closing words of its prompts. Earlier pairs take precedence."""
+"""Pairs of the name of a form and a pattern of the words that request it. Earlier pairs take precedence."""
 
 STRATEGY_FORMS = frozenset(
     {"act", "critique", "review", "plan", "patch", "augment", "analysis", "reflect", "route", "synthesize"}
@@ -61,7 +62,7 @@ class Responder(ABC, Generic[P]):
     """
 
     forms: ClassVar[Forms]
-    """The forms that the player knows."""
+    """The forms of reply that prompts of the domain may request."""
 
     every_paragraph: ClassVar[bool] = False
     """Whether all paragraphs are searched for a requested form, from the last to the first.
@@ -73,7 +74,8 @@ class Responder(ABC, Generic[P]):
     """Whether a vote chooses at random among equally good candidates. `False` chooses the first."""
 
     purposes: ClassVar[frozenset[str]] = frozenset()
-    """Purposes of calls by strategies to which the player replies. Each purpose is a form."""
+    """Purposes of calls by strategies to which the player replies. For such a call, the form is the purpose.
+    """
 
     def __init__(self, player: P, call: Call, random: Random) -> None:
         self.player = player
@@ -144,11 +146,11 @@ class Responder(ABC, Generic[P]):
     # Parts of replies.
 
     def succeeds(self, *, twice: bool = False) -> bool:
-        """Return whether a try succeeds, or at least one of two tries if `twice` is true."""
+        """Return `True` with probability `skill`. With `twice`, one of two such tries must succeed."""
         return self.random.random() >= (1 - self.player.skill) ** (2 if twice else 1)
 
     def notices(self) -> bool:
-        """Return whether the player sees a mistake."""
+        """Return whether the player notices a mistake, which has the probability (1 + skill) / 2."""
         return self.random.random() < (1 + self.player.skill) / 2
 
     def judgement_of(self, truth: bool) -> bool:
@@ -162,7 +164,8 @@ class Responder(ABC, Generic[P]):
     def format(self, name: str, moves: Sequence[Move]) -> str:
         """Return moves as JSON if the call has a schema, and as text otherwise.
 
-        JSON is one object, or a list of objects under `name`.
+        JSON is a list of objects under `name` if the schema has the property `name`, and one object
+        otherwise.
         """
         if self.call.response_format is None or not moves:
             return "\n".join(move.line for move in moves) or "none"
@@ -176,7 +179,7 @@ class Player(Simulated):
 
     kind = ""
     responder: ClassVar[type[Responder[Any]]]
-    """Composes the replies."""
+    """The class that composes the replies."""
 
     garbled: ClassVar[tuple[str, ...]]
     """Replies that the domain cannot read."""
@@ -191,7 +194,7 @@ class Player(Simulated):
     """Probability that a judgement is the opposite of the truth, 0–1."""
 
     garble: Probability = 0.0
-    """Share of unreadable replies, 0–1."""
+    """Probability that a reply is unreadable, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         responder = self.responder(self, call, random)

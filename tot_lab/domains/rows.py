@@ -27,7 +27,7 @@ class Row:
         return name in self.fields
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a field: "" if it is null or NaN. Arrays of numpy become lists."""
+        """Return the value of a field. Null and NaN become "", and arrays of numpy become lists."""
         if name not in self.fields:
             has = ", ".join(repr(self._path + str(key)) for key in self.fields) or "none"
             raise ValueError(f"field {self._path + name!r} is missing: got the fields {has}.")
@@ -44,7 +44,7 @@ class Row:
         return next((name for name in names if name in self), names[0])
 
     def text(self, *names: str) -> str:
-        """Return the text of the first of `names` that the row has. A field without text raises an error."""
+        """Return the text of the first of `names` that the row has. Raises ValueError if it is not text."""
         name = self.first(*names)
         value = self[name]
         if not isinstance(value, str):
@@ -73,13 +73,15 @@ class Row:
         return Row(value, f"{self._path}{name}.")
 
     def reject(self, name: str, what: str, value: Any) -> NoReturn:
-        """Raise the error that the field `name` is invalid: `what` it must contain, and the value."""
+        """Raise ValueError for the field `name`. `what` says what it must contain, such as "must contain
+        text".
+        """
         shown = kind_of(value) if not isinstance(value, str) else repr(value[:80])
         raise ValueError(f"field {self._path + name!r} {what}: got {shown}.")
 
 
 def rows(source: Any) -> Iterator[_Located]:
-    """Yield the location and the value of each row of `source`."""
+    """Yield the location, such as `tasks.csv line 2`, and the value of each row of `source`."""
     if isinstance(source, str | Path):
         yield from _rows_of_file(Path(source))
     elif hasattr(source, "columns") and hasattr(source, "to_dict"):  # a DataFrame; pandas is not imported
@@ -125,7 +127,7 @@ def _number_rows(values: Iterable[Any], name: str = "") -> Iterator[_Located]:
 
 def _json_lines(name: str, text: str) -> Iterator[_Located]:
     at, k = 0, 1
-    for found in re.finditer(r"[^\n]+", text):  # not `splitlines`: JSON allows U+2028
+    for found in re.finditer(r"[^\n]+", text):  # `splitlines` splits at U+2028, which JSON allows
         k += text.count("\n", at, found.start())
         at = found.start()
         if not found[0].isspace():

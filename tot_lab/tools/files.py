@@ -190,7 +190,7 @@ def _folder_below(root: str, names: Sequence[str], *, make: bool = False) -> int
 
 
 class ListFiles(_UnderRoot):
-    """Lists the files below `root`, one per line with its size. Symbolic links are listed, but not followed."""
+    """Lists the files below `root`, one per line with its size. Symbolic links are listed, not followed."""
 
     kind: ClassVar[str] = "list_files"
     name: Name = "list-files"

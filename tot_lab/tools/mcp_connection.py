@@ -348,7 +348,7 @@ def _left_out(what: str, mime_type: str | None, data: str) -> str:
 
 
 def _hold(texts: Sequence[str], value: Any) -> bool:
-    """Whether `texts` already contain the structured content `value`, which many servers also send as text."""
+    """Whether `texts` already contain the structured content `value`, which servers often send as text too."""
     read = [_json_or_text(text) for text in texts]
     wrapped = [value["result"]] if isinstance(value, dict) and [*value] == ["result"] else []
     return any(form in (texts, read) for one in (value, *wrapped) for form in (one, [one]))

@@ -298,7 +298,7 @@ async def _left_when_late(work: Coroutine[Any, Any, str]) -> str:
 
 
 def _as_exception(raised: BaseException) -> Exception:
-    """Return an exception that a future accepts: `RuntimeError` for StopIteration, SystemExit and the like."""
+    """Return an exception that a future accepts: `RuntimeError` for StopIteration, SystemExit and so on."""
     plain = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
     return raised if plain else RuntimeError(repr(raised))  # type: ignore[return-value]
 

@@ -36,14 +36,14 @@ _FORMS = (
 )
 _LETTERS_HEAD = re.compile(r"^Letters (?:so far|after it):", re.M)
 _LETTERS = re.compile(r"^([hv][1-5]): ([a-z_](?: [a-z_]){4})$", re.M)
-_SURE_WHEN_RIGHT = (0.35, 0.35, 0.2, 0.1)  # certain, high, medium, low
+_SURE_WHEN_RIGHT = (0.35, 0.35, 0.2, 0.1)  # probabilities of certain, high, medium, low
 _SURE_WHEN_WRONG = (0.15, 0.25, 0.3, 0.3)
 
 _Letters = Mapping[str, str]  # five letters per clue, with _ for each unknown letter
 
 
 class _Responder(Responder["SimMiniCrossword"]):
-    """Solves the clues in the prompt from the letters in it."""
+    """Composes replies from the clues and the letters that the prompt states."""
 
     forms = _FORMS
 
@@ -147,7 +147,7 @@ class _Responder(Responder["SimMiniCrossword"]):
         return "sure" if possible and "_" not in there else "maybe"
 
     def fills(self, letters: _Letters) -> bool:
-        """Return whether the player believes that each clue with letters can be answered."""
+        """Return whether the player believes that each clue with at least two letters can be answered."""
         known = [(name, there) for name, there in letters.items() if there.count("_") < 4]
         return "impossible" not in [self.label(self.clues[name], there) for name, there in known]
 
