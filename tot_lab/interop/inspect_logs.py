@@ -62,7 +62,7 @@ def save_inspect(sweep: Sweep, folder: str | os.PathLike[str]) -> list[Path]:
     ai = inspect_package("save_inspect")
     Path(folder).mkdir(parents=True, exist_ok=True)
     paths = []
-    with ThreadPoolExecutor(1) as pool:  # this thread may be running a notebook's event loop
+    with ThreadPoolExecutor(1) as pool:  # `asyncio.run` fails in a notebook's thread
         for number, label in enumerate(sweep.settings):
             cells = [cell for cell in sweep.cells if cell.setting == number]
             log = _log(ai, sweep, label, cells)
@@ -149,8 +149,8 @@ def _log(ai: Any, sweep: Sweep, label: str, cells: Sequence[Cell]) -> Any:
 
 
 def _result(sweep: Sweep, cell: Cell) -> tuple[Run | None, Row | None]:
-    """Return the run of a cell and its row, also of an unfinished run. Both are `None` if it has not begun,
-    and the run is `None` if it could not start.
+    """Return the run of a cell and its row, also if the run has not ended. Both are `None` if the run has not
+    begun. The run is `None` if an error prevented its start.
     """
     row, path = sweep.rows.get(cell.run_id), sweep.path(cell)
     if row is not None:
@@ -162,7 +162,7 @@ def _result(sweep: Sweep, cell: Cell) -> tuple[Run | None, Row | None]:
 
 
 def _sum(usages: Any) -> dict[str, Any]:
-    """Return the token usage of each model, summed over `usages`, which are dicts by model."""
+    """Return the token usage of each model, summed over `usages`, which map models to usage."""
     total: dict[str, Any] = {}
     for usage in usages:
         for model, used in usage.items():
@@ -295,7 +295,7 @@ class _Sample:
     def _call(
         self, run: Run, line: Line, call: Call, answered: Line | None, parent: str, cached: set[Position]
     ) -> Iterator[Any]:
-        """Yield the span of a call. In it, the reply is a model or tool event if Inspect has one for it."""
+        """Yield the span of a call. The reply is a model or tool event, or else an info event."""
         span = f"{run.id}:{'.'.join(map(str, line.p))} {call.purpose}"
         yield self._begin(span, parent, CALL, call.purpose, line.t)
         end = line.t if answered is None else answered.t

@@ -1,9 +1,9 @@
 """A strategy as an Inspect solver: `Task(dataset, solver=tl.inspect.think(tl.TreeOfThoughts()), scorer=…)`.
 
 Model calls go through `Model.generate` and tool calls through `execute_tools`, so that Inspect's limits,
-approval, cache and log apply. The budget of the run is what remains of the sample's limits, so that
-the search stops before Inspect ends the sample. If Inspect nevertheless raises an error that ends the sample,
-the run is cancelled, its best answer so far becomes the output, and the error is raised again.
+approval, cache and log apply. The budget of the run is what remains of the sample's limits, so that the
+search stops before Inspect ends the sample. If Inspect nevertheless raises an error that ends the sample, the
+run is cancelled, its best answer so far becomes the output, and the error is raised again.
 
     solve
       Lab.run            with `_Sample.generate` as the model, and the tools of the sample
@@ -206,7 +206,9 @@ class _Sample:
         return reply
 
     def _cache(self, call: Call) -> Any:
-        """Return the evaluation's cache policy, with a scope for each sample index and attempt."""
+        """Return the evaluation's cache policy, with a scope for each sample index and attempt. `False` if
+        the evaluation does not cache.
+        """
         active = self.ai.model._generate_config.active_generate_config().cache
         policy = self.model.config.cache if active is None else active
         if not policy:
@@ -255,7 +257,7 @@ class _Sample:
             description=given.description,
             parameters=given.parameters.model_dump(exclude_none=True),
             effects=None,
-            timeout=A_DAY,  # Inspect limits its tools itself, and a person may have to approve
+            timeout=A_DAY,  # Inspect has its own limits, and a person may have to approve a call
             retries=0,
         )
 
@@ -306,7 +308,7 @@ class _Sample:
             self._open[id(record)] = line
         elif isinstance(record, Reply):
             call = next((one for one in self._open.values() if one.p == line.p), None)
-            if call is not None:  # the call was refused, or a function answered it
+            if call is not None:  # the call never reached Inspect
                 del self._open[id(call.e)]
                 self._inform(call, None)
             if call is not None or refused(record.error):
@@ -325,7 +327,7 @@ class _Sample:
     def _info(self, line: Line, has_event: bool = False) -> None:
         self.ai.log.transcript().info(data_of(line, has_event=has_event), source=SOURCE)
 
-    # The end.
+    # Output.
 
     def keep(self, run: Run) -> None:
         """Write the answer and the outcome of a run to the output, choices and metadata of the sample."""

@@ -38,7 +38,7 @@ class InspectTask(General):
     kind = "published/inspect"
 
     task: str
-    """Name of the Inspect task, in Inspect's registry if it is registered."""
+    """Name of the Inspect task in Inspect's registry, or else its `name`."""
 
     scorer: str
     """Name of the scorer in Inspect's registry."""
@@ -51,7 +51,7 @@ class InspectTask(General):
 
         Raises:
             Ungraded: If the task was loaded from a file, which does not contain the scorer.
-            ValueError: If the scorer's value is not a grade.
+            ValueError: If the scorer's value is not a grade from 0 to 1.
         """
         if task.reference is None:
             return None
@@ -70,8 +70,8 @@ class InspectTask(General):
 def tasks_of(inspect_task: Any) -> list[Task]:
     """Make one task per sample of an Inspect task.
 
-    The first scorer of the Inspect task grades the answers. To check that it can grade a plain answer, it is
-    called once with the target of the first sample as the answer, unless it calls a model. Solvers, setup,
+    The first scorer of the Inspect task grades the answers. To check that this scorer accepts a plain answer,
+    it is called with the target of the first sample as the answer, unless it calls a model. Solvers, setup,
     sandbox, epochs, reducers and further scorers are not used; pass `repeats` to a sweep instead of epochs.
 
     Args:

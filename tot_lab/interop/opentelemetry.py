@@ -60,7 +60,9 @@ _PHOENIX = "x-phoenix-server-version"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: urllib would send a GET without a body, and the credentials to another address."""
+    """Refuses redirects. urllib would repeat a POST as a GET without a body, and send the credentials to the
+    new address.
+    """
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -238,7 +240,9 @@ def _set(place: Any, value: Any) -> None:
 
 
 def _annotation(score: Score) -> dict[str, Any]:
-    """Return a score as an annotation of Phoenix, which keeps one per span, name and identifier: the last."""
+    """Return a score as an annotation of Phoenix, which replaces an earlier annotation with the same span,
+    name and identifier.
+    """
     return {
         "span_id": score.span.hex(),
         "name": score.name,
@@ -296,8 +300,8 @@ class OpenTelemetry:
     def send(self, run: Run) -> None:
         """Send the complete trace of a run.
 
-        A receiver that keeps the first of two spans with the same id ignores a trace that it already has. If
-        a run was sent, resumed and shall be sent again, first delete the old trace in the receiver.
+        A receiver that keeps the first of two spans with the same id ignores a trace that it already has.
+        Before you send a resumed run again, delete its old trace there.
 
         Raises:
             ConnectionError: If the receiver did not accept all spans and scores. The message says why.

@@ -108,7 +108,7 @@ class RunSpans:
         self._times: dict[str, list[float]] = {}
 
     def take(self, line: Line) -> Iterator[Span]:
-        """Add the next line of the journal, and yield the spans that end with it."""
+        """Add the next line of the journal, and yield the spans that this line completes."""
         if self.has_ended:
             return
         number, self._count = self._count, self._count + 1

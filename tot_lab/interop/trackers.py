@@ -111,7 +111,7 @@ def mlflow(sweep: Sweep) -> str:
 def wandb(sweep: Sweep) -> str:
     """Send a sweep to Weights & Biases: a group with a run for the sweep, and one for each run of the sweep.
 
-    The environment variable `WANDB_PROJECT` names their project. The ids of the runs are derived from the
+    The environment variable `WANDB_PROJECT` names the project. The ids of the runs are derived from the
     sweep, so that sending it again updates the same runs on the server. Offline, each call writes new folders
     for the same ids.
 
@@ -156,7 +156,7 @@ def wandb(sweep: Sweep) -> str:
 
 
 def _tracked(sweep: Sweep, name: str) -> tuple[_Tracked, Iterator[_Tracked]]:
-    """Return the tracker run of a sweep, and an iterator over those of its runs."""
+    """Return the tracker run of the sweep, and an iterator over the tracker runs of its runs."""
     if not isinstance(sweep, Sweep):
         raise TypeError(f"track.{name} expects a Sweep: got {type(sweep).__name__}. Was `await` forgotten?")
     table = sweep.df()

@@ -21,7 +21,7 @@ from tot_lab.core.tool import Arguments, Name, Tool, fitting, schema_of
 
 LONGEST = 1_000  # maximum characters of an expression
 LARGEST = 10_000  # maximum bits of a numerator or denominator
-DIGITS = 3_000  # about as many as LARGEST, in decimal
+DIGITS = 3_000  # LARGEST bits in decimal digits, rounded
 EXACT = 50  # maximum digits of a decimal that is shown in full
 
 KNOWN = "numbers, + - * / // % ^ and parentheses"

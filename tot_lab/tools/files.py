@@ -137,7 +137,7 @@ class WriteFile(_UnderRoot):
         return f"wrote {given.path} ({len(data):,} bytes)"
 
     def _put(self, name: str, data: bytes, place: int) -> None:
-        """Write `data` to the file `name` of the open folder `place` in one step."""
+        """Write `data` to the file `name` of the open folder `place`, atomically."""
         if self.overwrite:
             with suppress(FileNotFoundError):
                 if not stat.S_ISREG(os.lstat(name, dir_fd=place).st_mode):
@@ -151,7 +151,7 @@ class WriteFile(_UnderRoot):
                 os.fsync(writer.fileno())
             if self.overwrite:
                 os.replace(draft, name, src_dir_fd=place, dst_dir_fd=place)
-            else:  # creating the link fails if the name exists, in one step
+            else:  # atomic: creating the link fails if the name exists
                 os.link(draft, name, src_dir_fd=place, dst_dir_fd=place, follow_symlinks=False)
         finally:
             with suppress(FileNotFoundError):

@@ -33,12 +33,12 @@ MAX_NAME = 64
 
 
 class McpTool(Tool):
-    """A tool of an MCP server. `tl.tools.mcp` makes them."""
+    """A tool of an MCP server. `tl.tools.mcp` makes such tools."""
 
     kind: ClassVar[str] = "mcp_tool"
     server: str
     """The origin of the server's URL or the name of its program, and the name that the server reports. The
-    rest of a URL or a command is not recorded, since it may hold secrets.
+    rest of a URL or a command is not recorded, since it may contain secrets.
     """
 
     remote: str

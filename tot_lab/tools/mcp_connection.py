@@ -120,7 +120,8 @@ class Connection:
             result = await asyncio.wrap_future(made)
         except Exception as error:
             raise RuntimeError(self._explain(error)) from None
-        text = without_keys("\n".join(_parts_of(result)), self._secrets)  # the lab's own: see `Toolbox`
+        # The toolbox removes the lab's own secrets.
+        text = without_keys("\n".join(_parts_of(result)), self._secrets)
         if result.is_error:
             raise Unfit(text or "the tool failed and gave no reason")
         return text
@@ -151,7 +152,7 @@ class Connection:
         """Wait until the task of the connection ends. Cancel the task unless it is already closing."""
         if self._task is not None:
             if not self._closing.is_set():
-                self._scope.cancel()  # `self._task.cancel()` could interrupt the end of a command
+                self._scope.cancel()  # `self._task.cancel()` could interrupt the shutdown of a command
             await asyncio.wait([self._task])
             self._task.cancelled() or self._task.exception()  # marks the exception as retrieved
 
@@ -273,7 +274,7 @@ class _ToCommand(Connection):
         async with to_session:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session has ended
                 while line := await self._line(process.stdout):
-                    with suppress(ValueError):  # some programs also print other lines
+                    with suppress(ValueError):  # some programs also print lines that are no messages
                         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                         await to_session.send(SessionMessage(message))
         while await process.stdout.read(1 << 16):
@@ -294,7 +295,7 @@ class _ToCommand(Connection):
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                     process.stdin.write(f"{text}\n".encode())
                     await process.stdin.drain()
-        to_session.close()  # calls that wait for an answer fail
+        to_session.close()  # makes calls that wait for an answer fail
 
     async def _read_errors(self, process: Process) -> None:
         assert process.stderr is not None
@@ -348,7 +349,7 @@ def _left_out(what: str, mime_type: str | None, data: str) -> str:
 
 
 def _hold(texts: Sequence[str], value: Any) -> bool:
-    """Whether `texts` already contain the structured content `value`, which servers often send as text too."""
+    """Whether `texts` already contain the structured content `value`, which servers may also send as text."""
     read = [_json_or_text(text) for text in texts]
     wrapped = [value["result"]] if isinstance(value, dict) and [*value] == ["result"] else []
     return any(form in (texts, read) for one in (value, *wrapped) for form in (one, [one]))

@@ -60,7 +60,7 @@ class Python(Tool):
     """Maximum size of the output and of each file in MB."""
 
     processes: Annotated[int, Field(ge=0)] = 32
-    """Maximum number of processes and threads. The kernel does not count those of root, and without
+    """Maximum number of processes and threads. The kernel does not count processes of root. Without
     isolation it counts all processes of the user.
     """
 
@@ -83,7 +83,7 @@ class Python(Tool):
             work, script = folder / "work", folder / "snippet.py"
             work.mkdir()
             script.write_text(code, encoding="utf-8", errors="replace")
-            computing = math.ceil(self.timeout) + 1  # the wall time ends first, unless it has many threads
+            computing = math.ceil(self.timeout) + 1  # the wall time ends first, unless there are many threads
             command = kept(
                 python(script),
                 wall=self.timeout + 5,  # in case `end_async` does not end it before

@@ -210,7 +210,7 @@ class Carrying:
         """Return the result of the tool, which runs in its own thread, so that a hanging tool blocks nothing
         else.
 
-        Python cannot end a thread, so a hanging one remains until the process ends.
+        Python cannot end a thread, so a hanging thread remains until the process ends.
 
         Args:
             arguments: The arguments.
@@ -220,7 +220,7 @@ class Carrying:
         done: asyncio.Future[Any] = loop.create_future()
 
         def arrive(result: Any, error: Exception | None) -> None:
-            if done.done():  # the call was given up
+            if done.done():  # the call timed out or was cancelled
                 _closed(result)
             elif error is None:
                 done.set_result(result)
@@ -244,7 +244,7 @@ class Carrying:
         try:
             result = await done
             return result if isinstance(result, str) else await _left_when_late(self._awaited(result, most))
-        finally:  # the time may be up before the result is awaited
+        finally:  # a timeout may come before the result is awaited
             if done.done() and not done.cancelled() and done.exception() is None:
                 _closed(done.result())
 
@@ -253,7 +253,7 @@ class Carrying:
             return self._to_text(await result, most)
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
-        except BaseException as raised:  # the loop itself would end with it
+        except BaseException as raised:  # it would otherwise end the event loop
             raise _as_exception(raised) from None
 
     def _to_text(self, result: Any, most: int | None) -> str:

@@ -52,7 +52,7 @@ They are listed because Python's `is_global` does not know some of them: 192.0.0
 3.12.4, and Azure's address in all versions.
 """
 _TEXT = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
-# Only one encoding: nested ones can expand a few bytes to gigabytes.
+# Only one encoding: nested encodings can expand a few bytes to gigabytes.
 _PACKED = ("identity", "gzip", "deflate")
 
 
@@ -134,7 +134,7 @@ class WebFetch(Tool):
         return f"{moved}{text}{cut}"
 
     def may_reach(self, address: str) -> bool:
-        """Whether a connection to that address is allowed."""
+        """Whether a connection to the IP address `address` is allowed."""
         if self.allow_private is True:
             return True
         ip = ip_address(address.partition("%")[0])
@@ -145,8 +145,8 @@ class WebFetch(Tool):
 def is_public(ip: IPv4Address | IPv6Address) -> bool:
     """Whether `ip` is an address of the public internet.
 
-    It is not if Python's `ipaddress` or `_SPECIAL` lists it as special. For an IPv6 address that represents
-    an IPv4 address (mapped, NAT64), the IPv4 address is checked instead.
+    An address that Python's `ipaddress` or `_SPECIAL` lists as special is not public. For an IPv6 address
+    that represents an IPv4 address (mapped, NAT64), the IPv4 address is checked instead.
     """
     if isinstance(ip, IPv6Address):
         translated = IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else ip.ipv4_mapped
