@@ -109,7 +109,9 @@ class _Sums:
         return "calculator", {"expression": self._wrong(k, known, random)}
 
     def plan_step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
-        """Return a step of a plan for value `k`. Unknown values are references to earlier steps."""
+        """Return a step of a plan that finds value `k`. Values that are not known are references to earlier
+        steps. `has` contains the names of the available tools.
+        """
         expression = re.sub(r"\bs\d+\b", r"{{from_step:\g<0>}}", self.subject(k, known))
         step: dict[str, Any] = {"title": f"calculation {k + 1}", "instruction": f"Calculate {expression}."}
         if "calculator" in has:
@@ -309,7 +311,7 @@ class _Responder(Responder["SimAgent"]):
         return _outline(self.chain, self.random.randrange(self.chain.count)).replace("s1 =", "s0 =")
 
     def _outline_count(self, text: str) -> int:
-        """Return the number of leading values whose outline is in `text`."""
+        """Return how many values, counted from the first, have their outline in `text`."""
         outlines = (_outline(self.chain, k) for k in range(self.chain.count))
         return next((k for k, outline in enumerate(outlines) if outline not in text), self.chain.count)
 
@@ -322,7 +324,7 @@ class _Responder(Responder["SimAgent"]):
         return "\n".join([*lines, answer]) if reasoning else answer
 
     def _finish(self, unaided: float) -> tuple[list[str], list[str]]:
-        """Find the other values without tools. Returns all values, and the steps that state the new ones."""
+        """Find the unknown values without tools. Returns all values, and the steps that state the new values."""
         values, lines = list(self.known), list[str]()
         while len(values) < self.chain.count:
             k = len(values)
@@ -337,7 +339,9 @@ class _Responder(Responder["SimAgent"]):
         return value if right else self.chain.wrong_value(value, k, self.random)
 
     def _chooses_right(self, k: int) -> bool:
-        """Return whether the agent chooses the right step for value `k`."""
+        """Return at random whether the next step is right. The agent has two tries if the text outlines value
+        `k`.
+        """
         outlined = k < self.chain.count and _outline(self.chain, k) in self.text
         return self.succeeds(twice=outlined)
 
@@ -427,7 +431,7 @@ class _Responder(Responder["SimAgent"]):
     def _final_answer(self, offered: frozenset[str], answer: str) -> str:
         return _tool_call(FINAL, {"answer": answer}) if FINAL in offered else f"Answer: {answer}"
 
-    # Looking back.
+    # Critiques and reflections.
 
     def critique(self) -> str:
         """Return SATISFIED, or UNSATISFIED with a lesson."""
@@ -444,7 +448,7 @@ class _Responder(Responder["SimAgent"]):
         )
 
     def review(self) -> str:
-        """Return whether a plan has reached its goal, and the answer."""
+        """Return a verdict on whether a plan has reached its goal, and the answer."""
         known = _known_values(self.chain, _resolve(self.text))
         if len(known) == self.chain.count and self.notices():
             return f"SATISFIED: all that was asked for is known.\nAnswer: {known[-1]}"
@@ -578,7 +582,7 @@ class SimAgent(Player):
     unknown = "I am a simulated agent, and I do not understand this prompt."
 
     skill: Probability = 0.8
-    """Probability that a step, an action or a step of a plan is right, 0–1.
+    """Probability that a thought, a tool call or a step of a plan is right, 0–1.
 
     If a plan or a lesson names the right step, the agent has two tries. A critique is right with probability
     (1 + skill) / 2.

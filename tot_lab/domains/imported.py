@@ -32,7 +32,7 @@ class Imported(OpenEnded):
         return task.data.get("target")
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """Return the grade that the log gives to `answer`. Returns `None` if it gives none."""
+        """Return the grade that the log gives to `answer`. Returns `None` if the log does not grade it."""
         grades: Mapping[str, float] = task.reference or {}
         return grades.get(answer.strip())
 

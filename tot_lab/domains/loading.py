@@ -37,10 +37,10 @@ def tasks(
     """Make one task per row, or tasks of a family of reasoning-gym.
 
     Args:
-        source: A file (.jsonl, .json or .csv with a header, in UTF-8 and also with .gz, or .parquet, which
-            requires the extra `parquet`), a pandas DataFrame, or an iterable of dicts. `gym:FAMILY`, such as
-            `gym:countdown`, generates tasks with reasoning-gym. An Inspect task gives one task per sample,
-            graded by the scorer of the Inspect task (`tot_lab.interop.inspect_tasks`).
+        source: Path of a file: .jsonl, .json, or .csv with a header, in UTF-8 and possibly compressed (.gz),
+            or .parquet, which requires the extra `parquet`. Also a pandas DataFrame, or an iterable of dicts.
+            `gym:FAMILY`, such as `gym:countdown`, generates tasks with reasoning-gym. An Inspect task gives
+            one task per sample, graded by the scorer of the Inspect task (`tot_lab.interop.inspect_tasks`).
         count: For `gym:FAMILY`: number of tasks.
         format: Name of a published format, which determines the fields, the question and the grading:
             `gsm8k`, `math500`, `aime`, `humaneval`, `mbpp`, `arc`, `arc_agi`, `bbh`, `strategyqa`, or a

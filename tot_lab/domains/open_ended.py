@@ -29,8 +29,8 @@ class OpenEnded(General):
         return text.strip() or None
 
     def expected(self, task: Task) -> Any:
-        """Return the reference if an answer must equal it. Returns `None` if a function compares the
-        two, or answers are not graded: the reference is then an example or a criterion.
+        """Return the reference if an answer must equal it. Returns `None` if a function compares
+        answer and reference, or answers are not graded: the reference is then an example or a criterion.
         """
         return super().expected(task) if isinstance(self.grading, str) else None
 

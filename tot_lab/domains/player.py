@@ -97,7 +97,7 @@ class Responder(ABC, Generic[P]):
 
     @abstractmethod
     def understands(self) -> bool:
-        """Return whether the prompt contains the data that its form requires."""
+        """Return whether the prompt contains the data that the requested form requires."""
 
     def refuse(self) -> str | Sequence[TokenLogprob]:
         """Return the reply to a prompt that the player does not understand."""
@@ -114,11 +114,11 @@ class Responder(ABC, Generic[P]):
     # Forms that all domains have.
 
     def none(self) -> str:
-        """Return the reply if no move is left."""
+        """Return the reply to a prompt that says that no move is left."""
         return "none"
 
     def judge(self) -> str:
-        """Return yes or no."""
+        """Return yes if the player believes that the candidate is right, else no."""
         return "yes" if self.believes() else "no"
 
     def verdict(self) -> TokenLogprob:
@@ -129,16 +129,16 @@ class Responder(ABC, Generic[P]):
         return TokenLogprob(word, top[word], top)
 
     def certainty(self) -> float:
-        """Return the probability of yes."""
+        """Return the probability that the player gives to the reply yes."""
         likely = self.random.uniform(0.6, 0.95)
         return likely if self.believes() else 1 - likely
 
     def joint(self) -> str:
-        """Return the scores of all candidates."""
+        """Return the scores of all candidates as a JSON list."""
         return json.dumps([round(score, 2) for score in self.scores()])
 
     def vote(self) -> str:
-        """Return the best candidate."""
+        """Return `best: N` with the number of the candidate that has the highest score."""
         scores = self.scores() or [0.0]
         best = [k for k, score in enumerate(scores, 1) if score == max(scores)]
         return f"best: {self.random.choice(best) if self.random_ties else best[0]}"

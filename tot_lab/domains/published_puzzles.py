@@ -72,7 +72,7 @@ class PublishedPuzzle(Domain):
             state = self.after(state, step.strip())
             yield state
 
-    # Prompts and readers.
+    # Prompts and reply parsers.
 
     def propose_prompt(self, task: Task, path: Path, count: int) -> str:
         return f"propose{MARK}{self.shown(task, path)}"
@@ -106,8 +106,8 @@ class PublishedPuzzle(Domain):
         return None if state is None else self.is_solved(state)
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """Return the last answer that the last step states, the last step itself if it is several moves, or
-        the moves of a path that solves the puzzle.
+        """Return the last answer that the last step states, or else the last step if it consists of several
+        moves, or else all moves of the path if they solve the puzzle.
         """
         stated = self.stated(path[-1]) if path else []
         if stated:

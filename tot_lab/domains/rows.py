@@ -52,21 +52,21 @@ class Row:
         return value
 
     def texts(self, name: str) -> list[str]:
-        """Return a list of texts."""
+        """Return the value of the field `name`, which must be a list of texts."""
         value = self[name]
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             self.reject(name, "must contain a list of texts", value)
         return value
 
     def items(self, name: str) -> list[Row]:
-        """Return a list of nested objects."""
+        """Return the value of the field `name`, which must be a list of objects."""
         value = self[name]
         if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
             self.reject(name, "must contain a list of objects", value)
         return [Row(one, f"{self._path}{name}.") for one in value]
 
     def inner(self, name: str) -> Row:
-        """Return a nested object."""
+        """Return the value of the field `name`, which must be an object."""
         value = self[name]
         if not isinstance(value, Mapping):
             self.reject(name, "must contain an object", value)
@@ -137,7 +137,7 @@ def _json_lines(name: str, text: str) -> Iterator[_Located]:
 def _json_list(name: str, text: str) -> Iterator[_Located]:
     first, _, rest = text.strip().partition("\n")
     if first.startswith("{") and first.rstrip().endswith("}") and rest.strip().startswith("{"):
-        yield from _json_lines(name, text)  # hubs use the suffix `.json` for JSON Lines too
+        yield from _json_lines(name, text)  # data set hubs use the suffix `.json` for JSON Lines too
         return
     found = _json(name, text)
     if isinstance(found, dict):

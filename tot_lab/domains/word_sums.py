@@ -28,8 +28,8 @@ _EQUATION = re.compile(
     r"(?<![\d.])(\d{1,9}) ?([-+*/]) ?(\d{1,9}) ?= ?(-?\d{1,9}(?:\.\d{1,9}|/\d{1,9})?)(?!\d)", re.ASCII
 )
 
-# Each template has three parts. The first is the text. The second has a range for each letter, or "*x" and a
-# range for a multiple of x. The third has the calculations, in which s1, s2, … are earlier results.
+# A template has three parts: the text; the range of each letter, as (low, high), or as ("*x", low, high) for
+# x times a number in that range; and the calculations, in which s1, s2, … are earlier results.
 _TEMPLATES: tuple[tuple[str, dict[str, tuple[object, ...]], tuple[str, ...]], ...] = (
     (
         "A mill grinds {a} sacks of flour a week. After {b} weeks a flood spoils {c} sacks. How many sacks "

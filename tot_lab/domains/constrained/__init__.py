@@ -20,7 +20,7 @@ from tot_lab.domains.constrained.constraints import Rule, check_rules, read, rul
 from tot_lab.domains.general import General
 
 COUNT = 120
-"""Number of tasks, 60 of each kind."""
+"""Number of tasks: 60 for writing and 60 for design."""
 
 ConstrainedKind: TypeAlias = Literal["writing", "design"]
 

@@ -239,7 +239,7 @@ class _Responder(Responder["SimConstrained"]):
         return json.dumps({"name": "final-answer", "arguments": {"answer": answer}})
 
     def critique(self) -> str:
-        """Return SATISFIED, or UNSATISFIED with the rules that it believes violated."""
+        """Return SATISFIED, or UNSATISFIED with the rules that the player believes to be violated."""
         broken = self._broken(self.believed(self.last))
         if not broken:
             return "SATISFIED: I held it against each rule, and they are kept."

@@ -145,7 +145,7 @@ class _Responder(Responder["SimCreativeWriting"]):
 class SimCreativeWriting(Player):
     """A simulated writer of passages.
 
-    If a call requests log-probabilities of yes or no, the reply is that one token.
+    If a call requests log-probabilities of yes or no, the reply is one token, yes or no.
     """
 
     kind = "sim/creative_writing"

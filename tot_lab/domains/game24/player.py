@@ -123,7 +123,7 @@ class _Responder(Responder["SimGame24"]):
 class SimGame24(Player):
     """A simulated player of the Game of 24.
 
-    If a call requests log-probabilities of yes or no, the reply is that one token.
+    If a call requests log-probabilities of yes or no, the reply is one token, yes or no.
     """
 
     kind = "sim/game24"
@@ -132,8 +132,7 @@ class SimGame24(Player):
     unknown = "I am a simulated player of the Game of 24, and I do not understand this prompt."
 
     skill: Probability = 0.8
-    """Probability of choosing a step after which 24 can be reached, if steps of both kinds are possible, 0–1.
-    """
+    """Probability that a step keeps 24 within reach, if such steps and other steps are possible, 0–1."""
 
 
 @lru_cache(maxsize=4096)

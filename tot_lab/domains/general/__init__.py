@@ -76,10 +76,10 @@ class General(Domain):
       thousands; other commas separate the elements of a list. A comma is a decimal point only if the other
       text is a number with a point: 1,22 is 1.22. `math` requires the extra `math`.
     - `python`: The reference is Python code, such as assertions, that must run after the code of the answer
-      without an exception. The code is the answer's blocks of Python, or else all of it. It continues
-      `task.data["code_before"]`, if that exists. **It runs what the model wrote**, with the limits and the
-      isolation of `tl.tools.Python`, for at most 5 s of CPU time. The tests run in the same process, so code
-      that is written to deceive them, such as an object that equals everything, can pass.
+      without an exception. The code is all Python code blocks of the answer, or else the whole answer. It
+      continues `task.data["code_before"]`, if that exists. **It runs what the model wrote**, with the limits
+      and the isolation of `tl.tools.Python`, for at most 5 s of CPU time. The tests run in the same process,
+      so code that is written to deceive them, such as an object that equals everything, can pass.
     - A function `(answer, reference)` returns a bool or a number from 0 to 1.
     - `None`: Answers are not graded.
 

@@ -71,7 +71,7 @@ class Grader(NamedTuple):
     """One way to compare answers with a reference.
 
     Attributes:
-        grade: Returns how correct an answer is. `None` if the comparison failed.
+        grade: Returns the grade of an answer, from 0 to 1. `None` if the comparison failed.
         key: Returns a key that is equal for answers that count as the same. `None` means that their texts
             are compared.
         needs: The requirement on a reference, for the error message.
@@ -303,8 +303,8 @@ def _grade_python(task: Task, answer: str) -> float | None:
 def _programs(answer: str, before: str) -> Iterable[str]:
     """Yield the programs that an answer may mean, the likeliest first.
 
-    Its code is all code blocks joined, or each block alone, or else the whole text. A program is that code
-    after `before`, without `before`, or after `before` with the lost indentation restored.
+    The code of the answer is all code blocks joined, or each block alone, or else the whole text. A program
+    is that code after `before`, without `before`, or after `before` with the lost indentation restored.
     """
     blocks = code_blocks(answer)[-8:]
     together = ["\n".join(blocks)] if blocks else [answer]

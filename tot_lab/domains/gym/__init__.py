@@ -64,9 +64,9 @@ SEVERAL_RIGHT = frozenset(
 class Gym(General):
     """A question of a family of reasoning-gym. `tl.tasks("gym:FAMILY", 50)` makes its tasks.
 
-    The answer is the text after `Answer:`, of one or more lines. `grade` is 1 if it is right and 0 otherwise.
-    It is right if the family's grader gives it exactly 1.0 or, where that grader accepts wrong answers, if an
-    exact grader of this package accepts it. Partial credit is `credit`.
+    The answer is the text after `Answer:`, of one or more lines. `grade` is 1 if the answer is right and 0
+    otherwise. An answer is right if the family's grader gives it exactly 1.0 or, where that grader accepts
+    wrong answers, if an exact grader of this package accepts it. Partial credit is `credit`.
     """
 
     kind = "gym"
@@ -168,11 +168,12 @@ def gym_tasks(
         family: Name of the family, such as `countdown`.
         count: Number of tasks.
         seed: The same seed makes the same tasks, 0 by default. Many families use `seed + k` for task `k`, so
-            the tasks of seeds that differ by less than `count` overlap.
+            seeds that differ by less than `count` give some equal tasks.
         difficulty: Fields of the family's configuration and their values.
 
     Raises:
-        ValueError: For an unknown family or field, or an invalid value. The message lists what exists.
+        ValueError: For an unknown family or field, or an invalid value. The message lists the known
+            families or fields.
         ModuleNotFoundError: If reasoning-gym is not installed.
     """
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_TASKS:

@@ -26,7 +26,7 @@ OWN_FIELDS = ("seed", "size")
 
 
 EVALUATING = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
-"""Modules whose graders call `eval` with the answer."""
+"""Modules of reasoning-gym whose graders call `eval` with the answer."""
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

@@ -536,8 +536,8 @@ def _text_fill(line: str) -> _Fill | None:
 def grid_in(text: str) -> str | None:
     """Return the 25 cells in `text`, in which `_` is an unknown letter. Returns `None` if there is no grid.
 
-    Accepted forms are the grid of a step, five words of five letters, 25 separate letters, and five lines of
-    either.
+    Accepted forms are the grid of a step, five words of five letters, and 25 separate letters, on one line or
+    one row per line.
     """
     shown = _GRID.search(text)
     text = (shown[1] if shown else text).lower()

@@ -59,7 +59,7 @@ class _Responder(Responder["SimMiniCrossword"]):
 
     @cached_property
     def candidates(self) -> list[_Letters]:
-        """The letters of each candidate."""
+        """The letters of each clue, for each candidate."""
         shown = candidates_in(self.text)
         if self.form == "vote":
             return [_letters_by_clue(text) for text in shown]
@@ -163,7 +163,7 @@ class SimMiniCrossword(Player):
 
     The mistakes of its replies are independent, while a real model repeats its mistakes. Therefore pooling
     replies helps more than with a real model. If a call requests log-probabilities of yes or no, the
-    reply is that one token.
+    reply is one token, yes or no.
     """
 
     kind = "sim/mini_crossword"

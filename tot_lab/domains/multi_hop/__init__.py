@@ -1,4 +1,4 @@
-"""Questions of one to three hops that take several documents to answer (after HotpotQA, Yang et al. 2018).
+"""Questions of one to three hops over a collection of documents (after HotpotQA, Yang et al. 2018).
 
 The documents describe an invented world, so models cannot know the answers. The world is generated from word
 lists and a fixed pseudo-random sequence and is the same on every machine. Each fact is in one document, among

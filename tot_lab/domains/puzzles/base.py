@@ -3,7 +3,8 @@
 A family defines how its questions are read, which moves are legal in a state and which state they lead to,
 when a state is solved, and how states, moves and answers are written. The prompts, the reply parsers, the
 exact grade and the simulated player are derived from these rules. A step of a path is one legal move in its
-canonical form. Only `solvable` and the simulated player search for solutions.
+canonical form. Only `solvable`, the simulated player and the grader of zebra puzzles search for
+solutions.
 """
 
 from __future__ import annotations
@@ -249,7 +250,7 @@ class PuzzleDomain(StateDomain):
     # Rules.
 
     def assess(self, task: Task, path: Path) -> float | None:
-        """Return 1 if the path solves the puzzle, and 0 if no legal move is left."""
+        """Return 1 if the path solves the puzzle, 0 if no legal move is left, and `None` otherwise."""
         here = self.position(task, path)
         puzzle = self.puzzle(task)
         if here is None or self._stated(path) is not None:

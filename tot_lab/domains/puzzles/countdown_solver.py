@@ -1,7 +1,7 @@
 """Moves that make a target of numbers with + - * /, each number used once.
 
 All values of up to four numbers are computed once. More numbers are split into two parts. They reach the
-target if the value that one part needs as its counterpart can be made of the other part.
+target if a value of one part and a value of the other part make the target.
 """
 
 from __future__ import annotations

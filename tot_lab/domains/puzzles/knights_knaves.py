@@ -34,7 +34,7 @@ Assertion = tuple[int, bool]
 """A person, and whether that person tells the truth."""
 
 Statement = tuple[str | Assertion, ...]
-"""Claims and operators in postfix order."""
+"""Assertions and operators in postfix order."""
 
 
 def read_statements(text: str, names: Sequence[str], knight: str) -> tuple[Statement, ...] | None:

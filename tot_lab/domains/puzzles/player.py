@@ -152,7 +152,7 @@ class _Responder(Responder["SimPuzzle"]):
 class SimPuzzle(Player):
     """A simulated player of puzzles with legal moves.
 
-    If a call requests log-probabilities of yes or no, the reply is that one token.
+    If a call requests log-probabilities of yes or no, the reply is one token, yes or no.
     """
 
     kind = "sim/puzzle"

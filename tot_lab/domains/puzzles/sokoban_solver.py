@@ -29,7 +29,7 @@ MAX_BOXES = 16
 
 _NEVER = 1_000_000  # stands for infinitely many pushes
 
-_Line = tuple["Push", Any] | None  # the last push, and the line before it
+_Line = tuple["Push", Any] | None  # a linked list: the last push, and the list before it
 _Open = tuple[int, int, int, int, int, _Line]  # estimate, bound, order, boxes, player, the pushes so far
 
 
