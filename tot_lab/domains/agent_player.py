@@ -324,7 +324,7 @@ class _Responder(Responder["SimAgent"]):
         return "\n".join([*lines, answer]) if reasoning else answer
 
     def _finish(self, unaided: float) -> tuple[list[str], list[str]]:
-        """Find the unknown values without tools. Returns all values, and the steps that state the new values."""
+        """Find the unknown values without tools. Returns all values, and a step for each new value."""
         values, lines = list(self.known), list[str]()
         while len(values) < self.chain.count:
             k = len(values)

@@ -78,10 +78,15 @@ def tasks(
             "count, seed and difficulty apply only to tasks such as 'gym:countdown'. Leave them out for rows."
         )
     if grade is not None and answer is None:
-        raise ValueError("`grade` requires `answer`, the name of the field with the reference answer.")
+        raise ValueError(
+            f"`grade` requires `answer`, the field with the reference answer: got only grade={grade!r}."
+        )
     if format is not None:
         if (question, answer, id) != ("question", None, None):
-            raise ValueError("`format` determines the fields: pass no `question`, `answer`, `grade` or `id`.")
+            raise ValueError(
+                f"`format` determines the fields: got format={format!r} and other arguments. Pass no "
+                "`question`, `answer`, `grade` or `id`."
+            )
         make = _format_named(format)
     else:
         settings: dict[str, Any] = {"grading": grade}

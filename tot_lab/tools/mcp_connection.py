@@ -47,7 +47,9 @@ def connection_to(
     """
     if isinstance(server, str) and server.startswith(("http://", "https://")):
         if env is not None:
-            raise ValueError(f"env is for commands: got it for {_origin(server)}. Pass headers to a URL.")
+            raise ValueError(
+                f"env requires a command: got the URL {_origin(server)}. Pass headers, or a command."
+            )
         return _ToUrl(server, headers or {})
     command = shlex.split(server) if isinstance(server, str) else [*server]
     if not command or "://" in command[0]:
@@ -55,7 +57,7 @@ def connection_to(
             f"server must be a command, or a URL that begins with http:// or https://: got {server!r}."
         )
     if headers is not None:
-        raise ValueError(f"headers are for URLs: got them for {command[0]!r}. Pass env to a command.")
+        raise ValueError(f"headers require a URL: got the command {command[0]!r}. Pass env, or a URL.")
     return _ToCommand(command, env or {})
 
 

@@ -86,8 +86,8 @@ class Toolbox:
                 raise ValueError(f"The names of tools must differ: got {made.name!r} twice.")
             if missing := needs_functions(made):
                 raise LookupError(
-                    f"The tool {made.name!r} was loaded from a file, which holds no functions. Pass the tool "
-                    f"itself to the lab, with {', '.join(missing)}."
+                    f"The tool {made.name!r} was loaded from a file, which does not contain its functions: "
+                    f"{', '.join(missing)}. Pass the original tool to the lab."
                 )
             _expect_distinguishable(made)
             if refusal := self._refusal(made):
@@ -371,7 +371,7 @@ def _made(kind: type[Tool], given: dict[str, Any]) -> Tool:
 
 def _as_they_are(name: str, tools: tuple[Tool, ...], given: dict[str, Any]) -> tuple[Tool, ...]:
     if given:
-        raise ValueError(f"{name!r} names finished tools, which accept no settings: got {', '.join(given)}.")
+        raise ValueError(f"{name!r} names tools that accept no settings: got {', '.join(given)}.")
     return tools
 
 

@@ -2,8 +2,8 @@
 
 The domain does the arithmetic, and the model chooses the steps. A step is valid if it combines two numbers
 that are left and does not state a wrong result. It is stored in one canonical form, `4 * 5 = 20 (left: 6 10
-20)`, without other text of the model. Only `solvable` and `grade` reveal whether 24 can be reached. A search
-does not use them; it relies on its evaluator.
+20)`, without other text of the model. Only `solvable` tells whether 24 can still be reached. A search does
+not use it, but relies on its evaluator.
 """
 
 from __future__ import annotations
