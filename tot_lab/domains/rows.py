@@ -73,9 +73,7 @@ class Row:
         return Row(value, f"{self._path}{name}.")
 
     def reject(self, name: str, what: str, value: Any) -> NoReturn:
-        """Raise ValueError for the field `name`. `what` says what it must contain, such as "must contain
-        text".
-        """
+        """Raise ValueError for the field `name`. `what` is the requirement, such as "must contain text"."""
         shown = kind_of(value) if not isinstance(value, str) else repr(value[:80])
         raise ValueError(f"field {self._path + name!r} {what}: got {shown}.")
 

@@ -42,7 +42,7 @@ _SPECIAL = tuple(
         # multicast; Teredo is in 2001::/23, 6to4 is 2002::/16
         *("::/96", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23", "2001:db8::/32", "2002::/16"),
         *("2620:4f:8000::/48", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"),
-        # Services of a cloud for the machines in it: Azure (its address looks public), AWS and others
+        # Metadata services of cloud providers: Azure (whose address looks public), AWS and others
         *("168.63.129.16/32", "169.254.169.254/32"),
     )
 )

@@ -298,8 +298,8 @@ class SimConstrained(Player):
 def damaged(reference: str, rules: tuple[Rule, ...], wanted: Sequence[bool], random: Random) -> str:
     """Return an answer that satisfies the `wanted` rules and violates the others, as far as possible.
 
-    The answer is the reference after random edits. An edit is kept unless fewer rules have the wanted outcome
-    after it.
+    The answer is the reference after random edits. An edit is accepted unless fewer rules have the wanted
+    outcome after it.
 
     Args:
         reference: An answer that satisfies all rules.

@@ -68,7 +68,7 @@ SECONDS = 5
 
 
 class Grader(NamedTuple):
-    """One way to compare answers with a reference.
+    """A method of comparing answers with a reference.
 
     Attributes:
         grade: Returns the grade of an answer, from 0 to 1. `None` if the comparison failed.

@@ -1,9 +1,10 @@
 """Mini crosswords: ten clues, five words across and five down (Yao et al. 2023, section 4.3).
 
-The domain keeps the grid, and the model finds the words. A step fills one clue and changes no known letter.
-It is stored in one canonical form, `h2. other (grid: _____ other _____ _____ _____)`, without other text of
-the model. Proposals that violate this rule are dropped and listed by `MiniCrossword.dropped`. Only `solvable`
-and `grade` use the solution. The evaluator of a search has to judge whether a word answers its clue.
+The domain computes the grid, and the model finds the words. A step fills one clue and changes no known
+letter. It is stored in one canonical form, `h2. other (grid: _____ other _____ _____ _____)`, without other
+text of the model. Proposals that violate this rule are dropped and listed by `MiniCrossword.dropped`. Only
+`solvable` and `grade` use the solution. The evaluator of a search has to judge whether a word answers its
+clue.
 """
 
 from __future__ import annotations
@@ -464,7 +465,7 @@ def _walk(path: Path) -> str | None:
 
 @lru_cache(maxsize=4096)  # a search calls this about ten times for each path
 def _grid_after(path: tuple[str, ...]) -> str | None:
-    """Return the 25 cells after `path` or, if its last step states an answer, those of the answer.
+    """Return the 25 cells after `path` or, if its last step states an answer, the 25 cells of the answer.
 
     Returns `None` if a step is not readable or not valid.
     """

@@ -174,7 +174,7 @@ class SimMiniCrossword(Player):
     skill: Probability = 0.4
     """Probability of finding the right word for a clue without known letters, 0–1.
 
-    Each known letter adds a fifth of the difference to 1. A word that does not fit the letters is never
+    Each known letter adds (1 - skill) / 5. A word that does not fit the letters is never
     written.
     """
 

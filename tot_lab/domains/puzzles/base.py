@@ -297,11 +297,11 @@ class PuzzleDomain(StateDomain):
         return None if here is None else solve(self, self.puzzle(task), here.state).solvable
 
     def verify(self, task: Task, answer: str) -> bool | None:
-        """Return whether `answer` keeps all rules and solves the puzzle."""
+        """Return whether `answer` obeys all rules and solves the puzzle."""
         return None if self.puzzle(task) is None else self._solution(task, answer) is not None
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """Return 1.0 if `answer` keeps all rules and solves the puzzle, else 0.0. No reference is needed."""
+        """Return 1.0 if `answer` obeys all rules and solves the puzzle, else 0.0. No reference is needed."""
         right = self.verify(task, answer)
         return None if right is None else float(right)
 

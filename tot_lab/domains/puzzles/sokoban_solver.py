@@ -89,7 +89,7 @@ class Board:
         return rings
 
     def walk(self, player: int, boxes: int, to: int) -> str:
-        """Return the steps of a shortest way of the player to the cell `to`, which must be within reach."""
+        """Return the steps of a shortest path of the player to the cell `to`, which must be within reach."""
         rings = self.rings(player, boxes)
         near = next(k for k, ring in enumerate(rings) if ring >> to & 1)
         way = ""
