@@ -61,7 +61,7 @@ def think(
     """Return an Inspect solver that runs a strategy on each sample.
 
     The strategy calls the model of the evaluation and the tools of the sample (`use_tools`). The epoch of
-    the sample is the repeat of the run. The log has a span of type `thought` for each thought, with its
+    the sample gives the repeat of the run. The log has a span of type `thought` for each thought, with its
     scores. `metadata["tot_lab"]` of the sample has the status and the stop reason of the run. If all calls of
     a run fail, the sample has an error.
 

@@ -94,7 +94,7 @@ def _roots(text: str) -> list[Decimal]:
 
 
 def pooled(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the matrix has the shape of the solution, and each element differs by at most 0.005."""
+    """Whether the matrix has the shape of the solution, and its elements are within 0.005 of the solution."""
     rows = [[Decimal(cell) for cell in line.split()] for line in answer.strip().splitlines()]
     solution = [[Decimal(str(cell)) for cell in row] for row in data["solution"]]
     if [len(row) for row in rows] != [len(row) for row in solution]:
