@@ -232,7 +232,7 @@ def test_a_sweep_names_what_cannot_be_solved_or_graded():
     assert "! 1 of 2 runs: no answer to the question can be right" in repr(
         swept(tree(), [HAND, tl.game24("1 1 1 1")])
     )
-    with pytest.warns(UserWarning, match="^row 2: 'a' is empty: not graded.$"):
+    with pytest.warns(UserWarning, match="^row 2: 'a' is empty, so the task is not graded.$"):
         tasks = tl.tasks(
             [{"q": "1+1?", "a": 2}, {"q": "1+2?", "a": None}], question="q", answer="a", grade="number"
         )
@@ -281,7 +281,9 @@ def test_the_first_failure_of_a_server_is_a_warning_once_in_each_lab(tmp_path):
 def test_rows_without_answers_are_counted_and_a_source_without_rows_is_an_error(tmp_path):
     path = tmp_path / "p.csv"
     path.write_text("q,a\nx,\ny,2\nz, \n")
-    with pytest.warns(UserWarning, match="^p.csv line 2 and 1 more: 'a' is empty: not graded.$"):
+    with pytest.warns(
+        UserWarning, match="^p.csv line 2 and 1 more: 'a' is empty, so the task is not graded.$"
+    ):
         assert [task.reference for task in tl.tasks(path, question="q", answer="a")] == [None, "2", None]
     assert len(tl.tasks(path, question="q")) == 3  # without answers there is nothing to warn of
     for name, text in {"p.jsonl": "\n", "p.json": "[]", "p.csv": "q,a\n"}.items():

@@ -319,14 +319,14 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
 def test_a_question_that_stands_twice_is_named_with_both_lines(tmp_path):
     path = tmp_path / "p.jsonl"
     path.write_text('{"q": "2+2?", "a": 4}\n\n{"q": "3+3?", "a": 6}\n{"q": "2+2?", "a": 5}\n')
-    with pytest.warns(UserWarning, match="is the question of") as warned:
+    with pytest.warns(UserWarning, match="repeats the question of") as warned:
         made = tl.tasks(path, question="q", answer="a", grade="number")
     (warning,) = warned
-    assert str(warning.message).startswith("p.jsonl line 4 is the question of p.jsonl line 1: ")
+    assert str(warning.message).startswith("p.jsonl line 4 repeats the question of p.jsonl line 1: ")
     assert warning.filename == __file__
     assert len(made) == 3
     rows = [{"question": "x"}, {"question": "y"}, {"question": "x"}, {"question": "y"}, {"question": "x"}]
-    with pytest.warns(UserWarning, match="^row 3 is the question of row 1 and 2 more: "):
+    with pytest.warns(UserWarning, match="^row 3 repeats the question of row 1 and 2 more: "):
         tl.tasks(rows)
 
 

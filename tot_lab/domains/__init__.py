@@ -1,6 +1,6 @@
-"""Domains. A domain contains the prompts, readers, rules and grading of a family of tasks.
+"""The built-in domains. A domain has the prompts, reply parsers, rules and grading of a family of tasks.
 
-To add one, write a package or file with a `Domain` and add its line to `tot_lab.core.registry`.
+To add a domain, write a module with a subclass of `Domain` and add its line to `tot_lab.core.registry`.
 """
 
 import inspect

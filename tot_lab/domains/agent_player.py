@@ -1,9 +1,9 @@
-"""A simulated agent that plans, calls tools, criticises and searches, without a key or a network.
+"""A simulated agent that plans, calls tools, criticises and searches, without an API key or a network.
 
-It reads only the text of the prompt: the problem (of the domains `word_sums`, `multi_hop` and `game24`), and
-the values known from steps, results of tools, a plan or lessons. The agent finds every other value correctly
-with probability `unaided`, and chooses the right step with probability `skill`. A prompt of a domain is
-recognised by its closing words, a prompt of a strategy by the purpose of the call.
+It reads only the text of the prompt: a problem of the domains `word_sums`, `multi_hop` or `game24`, and the
+values that steps, tool results, a plan or lessons state. A value that is not stated is right with probability
+`unaided`, and the next step is right with probability `skill`. A prompt of a domain is recognised by its
+closing words, a prompt of a strategy by the purpose of the call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tot_lab.domains.word_sums import Problem, problem_in
 from tot_lab.models.simulated import Probability
 
 FINAL = "final-answer"
-"""Name of the tool that ends a loop."""
+"""Name of the tool with which the agent gives its answer and ends a tool loop."""
 
 _FORMS = (
     ("vote", re.compile(r"best: ?N\b")),
@@ -67,7 +67,7 @@ _HAND = re.compile(r"^Numbers: (\d+ \d+ \d+ \d+)$", re.M)
 
 
 class _Sums:
-    """An arithmetic word problem."""
+    """A problem of `word_sums`: each value is the result of a calculation."""
 
     tools = frozenset({"calculator"})
 
@@ -91,11 +91,11 @@ class _Sums:
 
     def wrong_value(self, value: str, k: int, random: Random) -> str:
         """Return a wrong alternative to `value`."""
-        place = len(value) - random.randint(1, (len(value) + 1) // 2)  # Changes one digit of the lower half.
+        place = len(value) - random.randint(1, (len(value) + 1) // 2)  # changes a digit in the second half
         return value[:place] + random.choice("123456789".replace(value[place], "")) + value[place + 1 :]
 
     def wrong_step(self, k: int, known: Sequence[str], random: Random) -> str:
-        """Return a step that does not help."""
+        """Return a true step that does not lead to value `k`."""
         expression = self._wrong(k, known, random)
         left, op, right = expression.split()
         return f"{expression} = {joined(Fraction(left), op, Fraction(right)) or 0}"
@@ -105,11 +105,13 @@ class _Sums:
         return "calculator", {"expression": self.subject(k, known)}
 
     def useless_call(self, k: int, known: Sequence[str], random: Random) -> tuple[str, dict[str, str]]:
-        """Return a tool call that does not help."""
+        """Return a valid tool call that does not lead to value `k`."""
         return "calculator", {"expression": self._wrong(k, known, random)}
 
     def plan_step(self, k: int, known: Sequence[str], has: frozenset[str]) -> dict[str, Any]:
-        """Return a step of a plan for value `k`. Unknown values are references to earlier steps."""
+        """Return a step of a plan that finds value `k`. Values that are not known are references to earlier
+        steps. `has` contains the names of the available tools.
+        """
         expression = re.sub(r"\bs\d+\b", r"{{from_step:\g<0>}}", self.subject(k, known))
         step: dict[str, Any] = {"title": f"calculation {k + 1}", "instruction": f"Calculate {expression}."}
         if "calculator" in has:
@@ -126,7 +128,7 @@ class _Sums:
         return last_number(one) is not None and last_number(one) == last_number(other)
 
     def subject(self, k: int, known: Sequence[str]) -> str:
-        """Describe value `k`. Earlier values that are not known are referred to as s1, s2, …"""
+        """Return the expression or phrase for value `k`. Earlier values that are not known are s1, s2, …"""
         left, op, right = self.problem.steps[k].split()
         values = {**{name: str(value) for name, value in self.problem.given.items()}}
         values |= {f"s{number}": value for number, value in enumerate(known, 1)}
@@ -140,7 +142,7 @@ class _Sums:
 
 
 class _Lookups:
-    """A question over documents, with the methods of `_Sums`."""
+    """A question of `multi_hop`: each value is a name in a document. The methods are those of `_Sums`."""
 
     tools = frozenset({"search", "open"})
 
@@ -220,7 +222,7 @@ def _outline(chain: _Chain, k: int) -> str:
 
 
 def _known_values(chain: _Chain, text: str) -> list[str]:
-    """Return the first values that `text` states, right or wrong."""
+    """Return the values that `text` states, right or wrong, up to the first value that it does not state."""
     known: list[str] = []
     while len(known) < chain.count and (value := chain.find(len(known), known, text)) is not None:
         known.append(value)
@@ -235,7 +237,7 @@ def _true_values(chain: _Chain) -> list[str]:
 
 
 class _Responder(Responder["SimAgent"]):
-    """Works on the problem in a conversation, from the values known so far."""
+    """Composes replies from the problem of a conversation and the values that the conversation states."""
 
     forms = _FORMS
     every_paragraph = True
@@ -258,16 +260,20 @@ class _Responder(Responder["SimAgent"]):
         """The first problem in the conversation.
 
         Raises:
-            ValueError: If it contains no problem.
+            ValueError: If the conversation contains no problem.
         """
         chain = _parse_chain(self.text)
         if chain is None:
-            raise ValueError("The conversation contains no problem.")
+            raise ValueError(
+                f"The prompt must contain a problem of word_sums or multi_hop: got {self.text[:80]!r}."
+            )
         return chain
 
     @cached_property
     def known(self) -> list[str]:
-        """The known values. In a proposal, values in later results of tools are not counted."""
+        """The values that the conversation states. For a proposal, only the text before the first reply is
+        read, so that values in tool results do not count.
+        """
         return _known_values(
             self.chain, _first_turns(self.call) if self.form in ("propose", "sample") else self.text
         )
@@ -305,12 +311,12 @@ class _Responder(Responder["SimAgent"]):
         return _outline(self.chain, self.random.randrange(self.chain.count)).replace("s1 =", "s0 =")
 
     def _outline_count(self, text: str) -> int:
-        """Return the number of leading values whose outline is in `text`."""
+        """Return how many values, counted from the first, have their outline in `text`."""
         outlines = (_outline(self.chain, k) for k in range(self.chain.count))
         return next((k for k, outline in enumerate(outlines) if outline not in text), self.chain.count)
 
     def answer(self) -> str:
-        """Return a whole answer, from the known values."""
+        """Return a complete answer. Values that are not known are found without tools."""
         reasoning = "Think step by step" in self.text
         unaided = self.player.unaided if reasoning else self.player.unaided**2
         values, lines = self._finish(unaided)
@@ -318,7 +324,7 @@ class _Responder(Responder["SimAgent"]):
         return "\n".join([*lines, answer]) if reasoning else answer
 
     def _finish(self, unaided: float) -> tuple[list[str], list[str]]:
-        """Find the other values without tools. Returns all values, and the steps that state the new ones."""
+        """Find the unknown values without tools. Returns all values, and a step for each new value."""
         values, lines = list(self.known), list[str]()
         while len(values) < self.chain.count:
             k = len(values)
@@ -333,7 +339,9 @@ class _Responder(Responder["SimAgent"]):
         return value if right else self.chain.wrong_value(value, k, self.random)
 
     def _chooses_right(self, k: int) -> bool:
-        """Return whether the agent chooses the right step for value `k`."""
+        """Return at random whether the next step is right. The agent has two tries if the text outlines value
+        `k`.
+        """
         outlined = k < self.chain.count and _outline(self.chain, k) in self.text
         return self.succeeds(twice=outlined)
 
@@ -423,7 +431,7 @@ class _Responder(Responder["SimAgent"]):
     def _final_answer(self, offered: frozenset[str], answer: str) -> str:
         return _tool_call(FINAL, {"answer": answer}) if FINAL in offered else f"Answer: {answer}"
 
-    # Looking back.
+    # Critiques and reflections.
 
     def critique(self) -> str:
         """Return SATISFIED, or UNSATISFIED with a lesson."""
@@ -440,7 +448,7 @@ class _Responder(Responder["SimAgent"]):
         )
 
     def review(self) -> str:
-        """Return whether a plan has reached its goal, and the answer."""
+        """Return a verdict on whether a plan has reached its goal, and the answer."""
         known = _known_values(self.chain, _resolve(self.text))
         if len(known) == self.chain.count and self.notices():
             return f"SATISFIED: all that was asked for is known.\nAnswer: {known[-1]}"
@@ -464,7 +472,7 @@ class _Responder(Responder["SimAgent"]):
         return "\n".join(["Known so far:", *lines]) if lines else "Nothing is known yet."
 
     def route(self) -> str:
-        """Return the kind of the task."""
+        """Return the kind of the task, from which a router chooses a strategy."""
         kinds = ("simple", "steps", "open", "writing")
         right = "simple" if self.chain.count == 1 else "steps"
         kind = right if self.random.random() < self.player.skill else self.random.choice(kinds)
@@ -473,7 +481,7 @@ class _Responder(Responder["SimAgent"]):
     # Plans.
 
     def plan(self) -> str:
-        """Return steps for the unknown values. Their numbers continue those of existing steps."""
+        """Return steps for the unknown values. Their ids continue those of existing steps."""
         first = len(set(_LISTED.findall(self.text)))
         known = _known_values(self.chain, _resolve(self.text))
         begin = min(len(known), self.chain.count - 1)
@@ -482,7 +490,7 @@ class _Responder(Responder["SimAgent"]):
     augment = plan
 
     def patch(self) -> str:
-        """Return the incomplete steps rewritten, or replacements for them."""
+        """Return new versions of the incomplete steps or, if the prompt asks for other steps, a new plan."""
         if "Write other steps in place" in self.text:
             return self.plan()
         known = _known_values(self.chain, _resolve(self.text))
@@ -574,7 +582,7 @@ class SimAgent(Player):
     unknown = "I am a simulated agent, and I do not understand this prompt."
 
     skill: Probability = 0.8
-    """Probability that a step, an action or a step of a plan is right, 0–1.
+    """Probability that a thought, a tool call or a step of a plan is right, 0–1.
 
     If a plan or a lesson names the right step, the agent has two tries. A critique is right with probability
     (1 + skill) / 2.
@@ -606,7 +614,7 @@ class SimAgent(Player):
 
 
 def _first_turns(call: Call) -> str:
-    """Return the conversation before its first answer."""
+    """Return the text of the messages before the first reply of the model."""
     roles = [message.role for message in call.messages]
     end = roles.index("assistant") if "assistant" in roles else len(roles)
     return "\n\n".join(message.content for message in call.messages[:end])

@@ -1,6 +1,6 @@
-"""Published formats of tasks, each with the function that makes a task of a row.
+"""Formats of published data sets. Each format is a function that converts a `Row` to a task.
 
-A format is a function of a `Row`. To add one, write the function and add its line to `tot_lab.core.registry`.
+To add a format, write the function and add its line to `tot_lab.core.registry`.
 The data sets themselves are not part of this package.
 """
 
@@ -45,7 +45,8 @@ def math500(row: Row) -> Task:
 def aime(row: Row) -> Task:
     """AIME (Hugging Face `HuggingFaceH4/aime_2024`, `Maxwell-Jia/AIME_2024`, `opencompass/AIME2025`).
 
-    Fields `problem` or `question`, and `answer`, with any capitals; `id`.
+    Fields `problem` or `question`, `answer`, and `id`, which may be missing. `Problem`, `Question`, `Answer`
+    and `ID` are accepted too.
     """
     question = row.text("problem", "Problem", "question", "Question")
     return _task(row, "number", question, str(row[row.first("answer", "Answer")]), "id", "ID")
@@ -54,7 +55,7 @@ def aime(row: Row) -> Task:
 def humaneval(row: Row) -> Task:
     """HumanEval (Hugging Face `openai/openai_humaneval`, GitHub `openai/human-eval`).
 
-    Fields `prompt`, `test`, `entry_point` and `task_id`. The tests run what the model wrote.
+    Fields `prompt`, `test`, `entry_point` and `task_id`. Grading runs the code of the model.
     """
     prompt = row.text("prompt")
     question = (
@@ -69,7 +70,7 @@ def mbpp(row: Row) -> Task:
     """MBPP (Hugging Face `google-research-datasets/mbpp`, also `sanitized`; GitHub `google-research`).
 
     Fields `text` or `prompt`, `test_list`, `test_setup_code` or `test_imports`, and `task_id`. The question
-    shows the tests, as in the paper (Austin et al. 2021, section 2.1). The tests run what the model wrote.
+    shows the tests, as in the paper (Austin et al. 2021, section 2.1). Grading runs the code of the model.
     """
     tests = row.texts("test_list")
     question = (
@@ -85,7 +86,7 @@ def arc(row: Row) -> Task:
     """AI2's ARC (Hugging Face `allenai/ai2_arc`, and the files of allenai.org).
 
     Fields `question`, `choices` with `text` and `label`, `answerKey` and `id`. In the files of allenai.org,
-    `question` holds `stem` and a list of `choices`.
+    `question` is an object with `stem` and a list of `choices`.
     """
     if isinstance(row["question"], Mapping):
         inner = row.inner("question")
@@ -101,10 +102,10 @@ def arc(row: Row) -> Task:
 
 
 def arc_agi(row: Row) -> Task:
-    """ARC-AGI, which is another data set than `arc` (GitHub `fchollet/ARC-AGI`, `arcprize/ARC-AGI-2`).
+    """ARC-AGI, which is not the data set of `arc` (GitHub `fchollet/ARC-AGI`, `arcprize/ARC-AGI-2`).
 
     Fields `train` and `test`, which are lists of pairs of grids `input` and `output`, and `id`. The answer
-    consists of the output grids of `test`, in their order.
+    consists of all output grids of `test`, in the order of `test`.
     """
     examples, tests = row.items("train"), row.items("test")
     if not tests:
@@ -132,8 +133,9 @@ def _grid(row: Row, name: str) -> str:
 def bbh(row: Row) -> Task:
     """BIG-Bench Hard (Hugging Face `lukaemon/bbh`, GitHub `suzgunmirac/BIG-Bench-Hard`).
 
-    Fields `input` and `target`. A target such as `(A)` is a choice among the options of the input, and `Yes`,
-    `True` or `valid` a choice of two. A number is compared as a number, and any other text exactly.
+    Fields `input` and `target`. A target such as `(A)` is graded as a choice among the options in `input`,
+    and `Yes`, `True` or `valid` as a choice of two. A number is graded by `number`, any other text by
+    `exact`.
     """
     question, target = row.text("input"), row.text("target").strip()
     choices = dict(_OPTION.findall(question))

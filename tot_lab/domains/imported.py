@@ -1,4 +1,4 @@
-"""Questions of imported logs. A log may grade its own answers. Other answers cannot be graded."""
+"""The domain of questions in imported logs. Only answers that the log itself grades have a grade."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Imported(OpenEnded):
         return None if grade is None else grade == 1.0
 
     def expected(self, task: Task) -> Any:
-        """Return the target, if the log has one."""
+        """Return the expected answer in the log, or `None` if the log has none."""
         return task.data.get("target")
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """Return the grade that the log gives to `answer`. Returns `None` if it gives none."""
+        """Return the grade that the log gives to `answer`. Returns `None` if the log does not grade it."""
         grades: Mapping[str, float] = task.reference or {}
         return grades.get(answer.strip())
 
@@ -49,7 +49,7 @@ def imported(
     Args:
         question: The question.
         grades: The grade of each answer that the log graded, 0 to 1.
-        data: What else the log says about the task, such as the expected answer.
+        data: Other data of the log about the task. The key `target` is the expected answer.
         id: Name of the task in the log.
     """
     reference = {answer.strip(): grade for answer, grade in grades.items()} if grades else None

@@ -37,21 +37,22 @@ def tasks(
     """Make one task per row, or tasks of a family of reasoning-gym.
 
     Args:
-        source: A file (.jsonl, .json or .csv with a header, in UTF-8 and also with .gz, or .parquet, which
-            requires the extra `parquet`), a pandas DataFrame, or an iterable of dicts. `gym:FAMILY`, such as
-            `gym:countdown`, generates tasks with reasoning-gym. A task of Inspect gives its samples, graded
-            by its scorer (`tot_lab.interop.inspect_tasks`).
-        count: Number of tasks to generate.
+        source: Path of a file: .jsonl, .json, or .csv with a header, in UTF-8 and possibly compressed (.gz),
+            or .parquet, which requires the extra `parquet`. Also a pandas DataFrame, or an iterable of dicts.
+            `gym:FAMILY`, such as `gym:countdown`, generates tasks with reasoning-gym. An Inspect task gives
+            one task per sample, graded by the scorer of the Inspect task (`tot_lab.interop.inspect_tasks`).
+        count: For `gym:FAMILY`: number of tasks.
         format: Name of a published format, which determines the fields, the question and the grading:
-            `gsm8k`, `math500`, `aime`, `humaneval`, `mbpp`, `arc`, `arc_agi`, `bbh`, `strategyqa`, or that of
-            an installed package. `None` makes `general` tasks of the fields that the other arguments name.
+            `gsm8k`, `math500`, `aime`, `humaneval`, `mbpp`, `arc`, `arc_agi`, `bbh`, `strategyqa`, or a
+            format of an installed package. `None` makes `general` tasks of the fields that the other
+            arguments name.
         question: Field with the question.
         answer: Field with the reference answer. `None` means that the rows have no answers. A row whose field
             is empty, null or NaN has no answer and is not graded, with a warning.
         grade: How answers are compared with the reference (see `General.grading`). It requires `answer`.
         id: Field with the task's id. `None` numbers the rows from 1.
         seed: For `gym:FAMILY`: the same seed generates the same tasks, 0 by default. Many families use
-            `seed + k` for task `k`, so the tasks of near seeds overlap.
+            `seed + k` for task `k`, so seeds that differ by less than `count` give some equal tasks.
         difficulty: For `gym:FAMILY`: fields of the family's configuration and their values.
 
     Raises:
@@ -63,20 +64,29 @@ def tasks(
     package = find(type(source).__module__.partition(".")[0], "task_sources")
     if package is not None:
         if (question, count, format, answer, grade, id, seed, difficulty) != ("question", *[None] * 7):
-            raise ValueError(f"A task of another package takes no further arguments: got {source!r}.")
+            raise ValueError(
+                f"A task of another package must be the only argument: got {source!r} and other arguments."
+            )
         taken: list[Task] = package.value(source)
         return taken
     if isinstance(source, str) and source.startswith("gym:"):
         if question != "question" or (answer, grade, id) != (None, None, None):
-            raise ValueError(f"{source}: question, answer, grade and id are for files of questions.")
+            raise ValueError(f"{source}: question, answer, grade and id apply only to rows. Leave them out.")
         return gym_tasks(source.removeprefix("gym:"), count, seed, difficulty)
     if (count, seed, difficulty) != (None, None, None):
-        raise ValueError("count, seed and difficulty are for generated tasks, such as 'gym:countdown'.")
+        raise ValueError(
+            "count, seed and difficulty apply only to tasks such as 'gym:countdown'. Leave them out for rows."
+        )
     if grade is not None and answer is None:
-        raise ValueError("`grade` requires `answer`, the name of the field with the reference answer.")
+        raise ValueError(
+            f"`grade` requires `answer`, the field with the reference answer: got only grade={grade!r}."
+        )
     if format is not None:
         if (question, answer, id) != ("question", None, None):
-            raise ValueError("`format` determines the fields: pass no `question`, `answer`, `grade` or `id`.")
+            raise ValueError(
+                f"`format` determines the fields: got format={format!r} and other arguments. Pass no "
+                "`question`, `answer`, `grade` or `id`."
+            )
         make = _format_named(format)
     else:
         settings: dict[str, Any] = {"grading": grade}
@@ -89,7 +99,7 @@ def tasks(
 
     made = []
     known: dict[tuple[str, str], str] = {}
-    doubtful: dict[str, list[str]] = {}  # what is wrong, and with which rows
+    doubtful: dict[str, list[str]] = {}  # rows by what is wrong with them
     for number, (where, row) in enumerate(rows(source), 1):
         if not isinstance(row, Mapping):
             raise ValueError(f"{where}: a row must be an object with fields: got {kind_of(row)}.")
@@ -99,17 +109,17 @@ def tasks(
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         if answer is not None and task.reference is None:
-            doubtful.setdefault(f"{answer!r} is empty: not graded.", []).append(where)
+            doubtful.setdefault(f"{answer!r} is empty, so the task is not graded.", []).append(where)
         if grade in ("exact", "math") and _GSM8K.search(str(task.reference)):
             doubtful.setdefault(f"{answer!r} is a whole solution. Use format='gsm8k'.", []).append(where)
         first = known.setdefault((task.question, repr(task.data)), where)
         if first != where:
-            doubtful.setdefault("each counts as a task.", []).append(f"{where} is the question of {first}")
+            doubtful.setdefault("both rows are tasks.", []).append(f"{where} repeats the question of {first}")
     if not made:
         raise ValueError(f"{source if isinstance(source, str | Path) else 'source'} has no rows.")
     for what, places in doubtful.items():
         more = f" and {len(places) - 1:,} more" if len(places) > 1 else ""
-        warnings.warn(f"{places[0]}{more}: {what}", UserWarning, stacklevel=3)  # in `with_example`
+        warnings.warn(f"{places[0]}{more}: {what}", UserWarning, stacklevel=3)  # skips `with_example`
     return made
 
 

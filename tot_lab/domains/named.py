@@ -1,6 +1,6 @@
-"""Tasks by the name of their domain, as the command line and the panel make them.
+"""Makes tasks from the name of a domain and a problem, for the command line and the panel.
 
-Domains of installed packages are included, and each is imported when it is first used.
+Domains of installed packages are included. A domain is imported at its first use.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from tot_lab.core.task import Domain, Task
 
 
 def domain_names() -> list[str]:
-    """The domains whose tasks are made from a problem. Those of published logs and `gym`, whose tasks
-    `tl.tasks` makes, are left out. Imports nothing.
+    """Return the names of the domains whose tasks can be made from a problem that a user enters. The domains
+    of published logs and `gym`, whose tasks `tl.tasks` makes, are left out. Imports no domain.
     """
     return [name for name in names("domains") if not name.startswith("published/") and name != "gym"]
 
 
 def factory_of(domain: str) -> Callable[..., Task]:
-    """The function that makes tasks of a domain: its own, or else a function of a question and settings.
+    """Return the function that makes tasks of a domain: that of `Domain.task_factory`, or else a function
+    `(question, answer=None, **settings)`.
 
     Raises:
         ValueError: If there is no such domain, or its package cannot be imported.
@@ -31,7 +32,7 @@ def factory_of(domain: str) -> Callable[..., Task]:
     kind = class_of(domain, Domain)
 
     def make(question: str, answer: Any = None, **settings: Any) -> Task:
-        """Make a task of any question."""
+        """Make a task from a question."""
         return Task(domain=kind(**settings), question=question, reference=answer)
 
     return kind.task_factory() or make
@@ -40,7 +41,7 @@ def factory_of(domain: str) -> Callable[..., Task]:
 def problem_in(text: str, make: Callable[..., Task]) -> Any:
     """Convert what a user entered to the first argument of the task factory `make`.
 
-    It is parsed as JSON, unless the factory accepts text.
+    The text is parsed as JSON, unless `make` accepts a string. Text that is not JSON is returned unchanged.
     """
     takes = next(iter(get_type_hints(make).values()), str)
     if str not in (takes, *get_args(takes)):
@@ -50,7 +51,7 @@ def problem_in(text: str, make: Callable[..., Task]) -> Any:
 
 
 def examples_of(domain: str, most: int) -> list[Task]:
-    """The first tasks of a domain, at most `most`. Empty if it has none.
+    """Return up to `most` example tasks of a domain. The list is empty if the domain has no example tasks.
 
     Raises:
         ValueError: If there is no such domain, or its package cannot be imported.
@@ -58,6 +59,6 @@ def examples_of(domain: str, most: int) -> list[Task]:
     make = class_of(domain, Domain).example_tasks()
     if make is not None:
         for count in range(most, 0, -1):
-            with suppress(ValueError):  # the domain has fewer
+            with suppress(ValueError):  # the domain has fewer than `count` tasks
                 return make(count)
     return []

@@ -29,8 +29,8 @@ class OpenEnded(General):
         return text.strip() or None
 
     def expected(self, task: Task) -> Any:
-        """Return the reference if an answer must equal it. Returns `None` if a function compares the
-        two, or answers are not graded: the reference is then an example or a criterion.
+        """Return the reference if an answer must equal it. Returns `None` if a function compares
+        answer and reference, or answers are not graded: the reference is then an example or a criterion.
         """
         return super().expected(task) if isinstance(self.grading, str) else None
 
@@ -48,8 +48,8 @@ def open_ended(
 ) -> Task:
     """Make a task from one question whose answer is a text, such as an essay, a design or a program.
 
-    A line `Answer: …` is part of the text. The arguments are those of `tl.general`, which is for short
-    answers.
+    A line `Answer: …` has no special meaning: the answer is the whole reply. The arguments are those of
+    `tl.general`, which is for short answers.
     """
     domain = OpenEnded(grading=grade)
     return task_of(domain, question, answer, context=context, system_prompt=system_prompt)

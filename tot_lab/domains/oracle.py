@@ -1,7 +1,7 @@
 """An evaluator that knows the reference answer. No other evaluator can be better.
 
-The task that a strategy receives never contains the reference. The oracle is passed as the evaluator, so the
-record shows that it was used.
+The task that a strategy receives never contains the reference. The oracle is an evaluator of the strategy, so
+the settings in the record of a run show that it was used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Base of the simulated players of the domains.
 
-A player reads the text of a prompt. The closing words request a form of reply, and the rest states the
-problem and the path so far. A domain adds a `Responder` with its moves, its estimate of a state and its
-answers. The prompts of strategies have no specific closing words, so for them the form is the purpose of the
-call (`Responder.purposes`). Players use no other information about the position of a call in a run.
+A player reads the text of a prompt. The closing words of the prompt determine the form of the reply, such as
+a vote or a proposal; the rest states the problem and the path so far. A domain adds a `Responder` with a
+method for each form. The prompts of strategies have no specific closing words, so for them the form is the
+purpose of the call (`Responder.purposes`). Players use no other information about the position of a call in a
+run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tot_lab.models.simulated import Probability, Simulated, without_candidates
 P = TypeVar("P", bound="Player")
 
 Forms = tuple[tuple[str, re.Pattern[str]], ...]
-"""Pairs of a form that a player knows and the closing words of its prompts. Earlier pairs take precedence."""
+"""Pairs of the name of a form and a pattern of the words that request it. Earlier pairs take precedence."""
 
 STRATEGY_FORMS = frozenset(
     {"act", "critique", "review", "plan", "patch", "augment", "analysis", "reflect", "route", "synthesize"}
@@ -61,7 +62,7 @@ class Responder(ABC, Generic[P]):
     """
 
     forms: ClassVar[Forms]
-    """The forms that the player knows."""
+    """The forms of reply that prompts of the domain may request."""
 
     every_paragraph: ClassVar[bool] = False
     """Whether all paragraphs are searched for a requested form, from the last to the first.
@@ -73,7 +74,8 @@ class Responder(ABC, Generic[P]):
     """Whether a vote chooses at random among equally good candidates. `False` chooses the first."""
 
     purposes: ClassVar[frozenset[str]] = frozenset()
-    """Purposes of calls by strategies to which the player replies. Each purpose is a form."""
+    """Purposes of calls by strategies to which the player replies. For such a call, the form is the purpose.
+    """
 
     def __init__(self, player: P, call: Call, random: Random) -> None:
         self.player = player
@@ -95,7 +97,7 @@ class Responder(ABC, Generic[P]):
 
     @abstractmethod
     def understands(self) -> bool:
-        """Return whether the prompt contains the data that its form requires."""
+        """Return whether the prompt contains the data that the requested form requires."""
 
     def refuse(self) -> str | Sequence[TokenLogprob]:
         """Return the reply to a prompt that the player does not understand."""
@@ -112,11 +114,11 @@ class Responder(ABC, Generic[P]):
     # Forms that all domains have.
 
     def none(self) -> str:
-        """Return the reply if no move is left."""
+        """Return the reply to a prompt that says that no move is left."""
         return "none"
 
     def judge(self) -> str:
-        """Return yes or no."""
+        """Return yes if the player believes that the candidate is right, else no."""
         return "yes" if self.believes() else "no"
 
     def verdict(self) -> TokenLogprob:
@@ -127,16 +129,16 @@ class Responder(ABC, Generic[P]):
         return TokenLogprob(word, top[word], top)
 
     def certainty(self) -> float:
-        """Return the probability of yes."""
+        """Return the probability that the player gives to the reply yes."""
         likely = self.random.uniform(0.6, 0.95)
         return likely if self.believes() else 1 - likely
 
     def joint(self) -> str:
-        """Return the scores of all candidates."""
+        """Return the scores of all candidates as a JSON list."""
         return json.dumps([round(score, 2) for score in self.scores()])
 
     def vote(self) -> str:
-        """Return the best candidate."""
+        """Return `best: N` with the number of the candidate that has the highest score."""
         scores = self.scores() or [0.0]
         best = [k for k, score in enumerate(scores, 1) if score == max(scores)]
         return f"best: {self.random.choice(best) if self.random_ties else best[0]}"
@@ -144,11 +146,11 @@ class Responder(ABC, Generic[P]):
     # Parts of replies.
 
     def succeeds(self, *, twice: bool = False) -> bool:
-        """Return whether a try succeeds, or at least one of two tries if `twice` is true."""
+        """Return `True` with probability `skill`. With `twice`, one of two such tries must succeed."""
         return self.random.random() >= (1 - self.player.skill) ** (2 if twice else 1)
 
     def notices(self) -> bool:
-        """Return whether the player sees a mistake."""
+        """Return whether the player notices a mistake, which has the probability (1 + skill) / 2."""
         return self.random.random() < (1 + self.player.skill) / 2
 
     def judgement_of(self, truth: bool) -> bool:
@@ -162,7 +164,8 @@ class Responder(ABC, Generic[P]):
     def format(self, name: str, moves: Sequence[Move]) -> str:
         """Return moves as JSON if the call has a schema, and as text otherwise.
 
-        JSON is one object, or a list of objects under `name`.
+        JSON is a list of objects under `name` if the schema has the property `name`, and one object
+        otherwise.
         """
         if self.call.response_format is None or not moves:
             return "\n".join(move.line for move in moves) or "none"
@@ -176,7 +179,7 @@ class Player(Simulated):
 
     kind = ""
     responder: ClassVar[type[Responder[Any]]]
-    """Composes the replies."""
+    """The class that composes the replies."""
 
     garbled: ClassVar[tuple[str, ...]]
     """Replies that the domain cannot read."""
@@ -191,7 +194,7 @@ class Player(Simulated):
     """Probability that a judgement is the opposite of the truth, 0–1."""
 
     garble: Probability = 0.0
-    """Share of unreadable replies, 0–1."""
+    """Probability that a reply is unreadable, 0–1."""
 
     def written(self, call: Call, random: Random) -> str | Sequence[TokenLogprob]:
         responder = self.responder(self, call, random)

@@ -44,12 +44,12 @@ class PublishedGame24(Game24):
         return None  # The published search always expands all levels.
 
     def stated_answers(self, text: str) -> list[str]:
-        """The parts of a reply that state an answer, such as `Answer 2: (1 + 2) * 8`."""
+        """Return the parts of a reply that state an answer, such as `Answer 2: (1 + 2) * 8`."""
         return [found[0].strip() for found in _STATED.finditer(text)]
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """Return the expression of the last answer that the last step states, also of `Answer 2: …`, or its
-        last line if that is an equation with all numbers of the hand.
+        """Return the expression of the last `Answer: …` or `Answer 2: …` in the last step. If there is none,
+        return the left side of the last line, if that is an equation with all numbers of the hand.
         """
         if not path:
             return super().answer(task, path)
@@ -66,7 +66,7 @@ class PublishedGame24(Game24):
 
 
 def log_path(path: Path) -> str:
-    """Return a path in the format of the Game of 24 logs."""
+    """Return a path in the format of the Game of 24 logs: each step ends with a line break."""
     return "".join(f"{step}\n" for step in path)
 
 
@@ -100,15 +100,18 @@ class PublishedCrossword(MiniCrossword):
         """Return `None`: the log does not contain the solution."""
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """Return the share of the ten words that are right. Returns `None` if the log does not contain it."""
+        """Return the share of the ten words that are right. Returns `None` if the log does not
+        contain the grid `answer`.
+        """
         shares: dict[str, float] = task.reference or {}
         return shares.get(answer)
 
 
 def published_task(x: str) -> Task:
-    """Make a task of a hand of the Game of 24, or of the closing sentences of four paragraphs.
+    """Make the task of a published log from its question `x`: a hand of the Game of 24, or the closing
+    sentences of four paragraphs.
 
-    If the sentences cannot be separated (one has no full stop), the task is not graded.
+    If `x` cannot be split into four sentences (one has no full stop), the task is not graded.
     """
     try:
         return game24(x).model_copy(update={"domain": PublishedGame24(), "question": x})

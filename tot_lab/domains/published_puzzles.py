@@ -1,8 +1,8 @@
 """The 8-puzzle and the 2×2 cube of "Everything of Thoughts" (Ding et al. 2023), for its published logs.
 
-A step is one move. A path may end with a reply that states the answer. The logs do not hold the prompts that
-were sent. The prompts here hold only the data on which the reply depends: the state and, for a value, the
-last move. `tl.counterfactual` finds recorded replies by these prompts.
+A step is one move. A path may end with a reply that states the answer. The logs do not contain the prompts
+that were sent. The prompts here contain only the data on which the reply depends: the state and, for a value,
+the last move. `tl.counterfactual` uses these prompts to find recorded replies.
 """
 
 from __future__ import annotations
@@ -21,47 +21,49 @@ State: TypeAlias = tuple[int, ...]
 
 
 class PublishedPuzzle(Domain):
-    """A puzzle that is solved by moves from a fixed set. The question is its state as numbers."""
+    """A puzzle that is solved by moves from a fixed set. The question is the first state, as numbers."""
 
     value_labels: ClassVar[dict[str, float]] = {"sure": 20.0, "likely": 1.0, "impossible": 0.001}
 
     limit: int
-    """The most moves of a solution that the published prompts allow. `solvable` counts them; a longer answer
-    that solves the puzzle is right."""
+    """Maximum moves of a solution in the published prompts. It limits `solvable`, but not `grade`: a longer
+    answer that solves the puzzle is right."""
 
     statements: ClassVar[tuple[re.Pattern[str], ...]]
-    """Patterns of an answer in a reply, whose group matches the moves. The first that matches counts."""
+    """Patterns of an answer in a reply, with a group for its moves. Only the first pattern that matches is
+    used.
+    """
 
     moves: ClassVar[frozenset[str]]
     """The names of the moves."""
 
     @abstractmethod
     def after(self, state: State, move: str) -> State | None:
-        """The state after a move. `None` if it is illegal, or no move."""
+        """Return the state after a move. `None` if `move` is illegal or not the name of a move."""
 
     @abstractmethod
     def is_solved(self, state: State) -> bool:
-        """Whether a state is a goal."""
+        """Return whether a state is solved."""
 
     @abstractmethod
     def solvable_within(self, state: State, moves: int) -> bool:
-        """Whether at most that many moves solve a state."""
+        """Return whether a state can be solved with at most `moves` moves."""
 
     @abstractmethod
     def moves_in(self, text: str) -> list[str]:
-        """The words of a sequence of moves, also those that are not moves."""
+        """Split a text into the names of moves. Words that name no move are returned too."""
 
     def stated(self, text: str) -> list[re.Match[str]]:
-        """The answers that a reply states."""
+        """Return the matches of the answers that a reply states."""
         found = (list(pattern.finditer(text)) for pattern in self.statements)
         return next(filter(None, found), [])
 
     def stated_answers(self, text: str) -> list[str]:
-        """The parts of a reply that state an answer, such as `1. Moves: Up, Left`."""
+        """Return the parts of a reply that state an answer, such as `1. Moves: Up, Left`."""
         return [found[0].strip() for found in self.stated(text)]
 
     def states(self, task: Task, path: Path) -> Iterator[State | None]:
-        """The states of a path, the start first. The last is `None` after an illegal move."""
+        """Yield the states of a path, beginning with the start. After an illegal move, the last is `None`."""
         state: State | None = state_in(task.question)
         yield state
         for step in path:
@@ -70,7 +72,7 @@ class PublishedPuzzle(Domain):
             state = self.after(state, step.strip())
             yield state
 
-    # Prompts and readers.
+    # Prompts and reply parsers.
 
     def propose_prompt(self, task: Task, path: Path, count: int) -> str:
         return f"propose{MARK}{self.shown(task, path)}"
@@ -88,7 +90,7 @@ class PublishedPuzzle(Domain):
         return f"value{MARK}{self.shown(task, path[:-1])}{MARK}{path[-1]}"
 
     def shown(self, task: Task, path: Path) -> str:
-        """The state after a path, or the steps of a path with an illegal move."""
+        """Return the state after a path as text. If a move is illegal, return the steps of the path."""
         *_, state = self.states(task, path)
         return self.steps(path) if state is None else _shown(state)
 
@@ -104,8 +106,8 @@ class PublishedPuzzle(Domain):
         return None if state is None else self.is_solved(state)
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """Return the last answer that the last step states, the last step itself if it is several moves, or
-        the moves of a path that solves the puzzle.
+        """Return the last answer that the last step states, or else the last step if it consists of several
+        moves, or else all moves of the path if they solve the puzzle.
         """
         stated = self.stated(path[-1]) if path else []
         if stated:
@@ -116,8 +118,8 @@ class PublishedPuzzle(Domain):
         return " ".join(step.strip() for step in path) if path and self.complete(task, path) else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Return whether the moves that are left can solve the puzzle; no path with an illegal move can. If
-        the path states an answer, returns whether it is right.
+        """Return whether the puzzle can be solved within `limit` moves, including those of `path`. `False` if
+        `path` has an illegal move. If the path states an answer, returns whether the answer is right.
         """
         answer = self.answer(task, path)
         if answer is not None:
@@ -130,7 +132,7 @@ class PublishedPuzzle(Domain):
         return self.grade(task, answer) == 1.0
 
     def grade(self, task: Task, answer: str) -> float:
-        """Return 1.0 if every word of `answer` is a legal move and the last state is a goal, else 0.0."""
+        """Return 1.0 if every word of `answer` is a legal move and the last state is solved, else 0.0."""
         *_, state = self.states(task, self.moves_in(answer))
         return float(state is not None and self.is_solved(state))
 
@@ -139,7 +141,7 @@ class PublishedPuzzle(Domain):
 
 
 def state_in(question: str) -> State:
-    """The numbers of a state as text."""
+    """Return the state whose numbers `question` contains."""
     return tuple(map(int, re.findall(r"[0-9]+", question)))
 
 
@@ -156,7 +158,7 @@ _SHIFTS = {"Left": (0, -1), "Right": (0, 1), "Up": (-1, 0), "Down": (1, 0)}
 
 
 class PublishedNPuzzle(PublishedPuzzle):
-    """The 8-puzzle: nine numbers row by row. A move names where the empty square, 0, goes."""
+    """The 8-puzzle: nine numbers row by row. A move is the direction in which the empty square, 0, moves."""
 
     kind: ClassVar[str] = "published/npuzzle"
 
@@ -198,7 +200,7 @@ class PublishedNPuzzle(PublishedPuzzle):
 
 @lru_cache(maxsize=2)
 def _puzzle_distances(limit: int) -> Mapping[State, int]:
-    """The moves from each state to the solved one, for the states within `limit`."""
+    """Return the number of moves to the solved state, for each state that is at most `limit` moves away."""
     puzzle = PublishedNPuzzle()
     return _distances(SOLVED_PUZZLE, lambda state: (puzzle.after(state, move) for move in _SHIFTS), limit)
 
@@ -236,7 +238,7 @@ _RIGHT = {
     **{"U": (1, 0, 0), "D": (1, 0, 0), "R": (0, 0, -1)},
     **{"L": (0, 0, 1), "F": (1, 0, 0), "B": (-1, 0, 0)},
 }
-"""The direction of a row of each face."""
+"""For each face, the direction from the first to the second sticker of a row."""
 
 _DOWN = {
     **{"U": (0, 0, 1), "D": (0, 0, -1), "R": (0, -1, 0)},
@@ -247,7 +249,7 @@ Vector: TypeAlias = tuple[int, ...]
 
 
 def _stickers() -> list[tuple[Vector, Vector]]:
-    """The corner that each sticker is on, and the direction that the sticker faces."""
+    """Return, for each sticker, the corner that it is on and the direction that it faces."""
     signs = product((-1, 1), (-1, 1))
     rows = list(signs)
     return [
@@ -261,7 +263,7 @@ def _stickers() -> list[tuple[Vector, Vector]]:
 
 
 def _turned(vector: Vector, axis: Vector) -> Vector:
-    """A vector after a quarter turn, clockwise as seen from the end of `axis`."""
+    """Return a vector after a quarter turn, clockwise as seen from the end of `axis`."""
     along = sum(a * v for a, v in zip(axis, vector, strict=True))
     (x, y, z), (a, b, c) = vector, axis
     cross = (y * c - z * b, z * a - x * c, x * b - y * a)  # vector × axis
@@ -269,7 +271,9 @@ def _turned(vector: Vector, axis: Vector) -> Vector:
 
 
 def _moves() -> dict[str, tuple[int, ...]]:
-    """For each move, where the sticker at each place comes from. x, y and z turn the whole cube."""
+    """Return a permutation for each move: its item `k` is the old index of the sticker that moves to index
+    `k`. x, y and z turn the whole cube.
+    """
     stickers = _stickers()
     place = {sticker: k for k, sticker in enumerate(stickers)}
     made: dict[str, tuple[int, ...]] = {}
@@ -291,7 +295,9 @@ def _moves() -> dict[str, tuple[int, ...]]:
 
 
 CUBE_MOVES = _moves()
-"""The moves of the cube by name: `R` turns the right face clockwise, `R'` back, and `R2` twice."""
+"""Permutations of the stickers by move. `R` turns the right face clockwise, `R'` counterclockwise, and `R2`
+twice.
+"""
 
 
 class PublishedCube(PublishedPuzzle):
@@ -326,11 +332,11 @@ class PublishedCube(PublishedPuzzle):
         return all(len(set(state[k : k + 4])) == 1 for k in range(0, 24, 4))
 
     def solvable_within(self, state: State, moves: int) -> bool:
-        """Whether at most that many turns solve a state.
+        """Return whether a state can be solved with at most `moves` turns.
 
-        Turns of three neighbouring faces suffice, because a turn of the opposite face differs from one of
-        them by a turn of the whole cube. They leave the corner of the other three faces in place, whose
-        colours therefore name the solved state that is to be reached.
+        Only turns of the faces U, R and F are tried: a turn of an opposite face differs from one of these by
+        a turn of the whole cube. These turns leave the corner of the other three faces in place. The colours
+        of that corner therefore determine the solved state to reach.
         """
         near = _cube_distances(min(moves, _HALF))
         level = {_named(state)}
@@ -342,14 +348,14 @@ class PublishedCube(PublishedPuzzle):
 
 
 _HALF = 4
-"""Turns from the solved state that are tabulated."""
+"""States up to this number of turns from the solved state are tabulated."""
 
 _FIXED = ((14, 3), (18, 4), (23, 5))
 """The stickers of the corner that turns of U, R and F leave in place, and their colours in `SOLVED_CUBE`."""
 
 
 def _named(state: State) -> State:
-    """A state whose colours are renamed so that its fixed corner has the colours of `SOLVED_CUBE`.
+    """Rename the colours of a state so that its fixed corner has the colours of `SOLVED_CUBE`.
 
     Colours are 0 to 5 as in the logs, where 0 and 3, 1 and 4, and 2 and 5 are opposite.
     """
@@ -375,7 +381,7 @@ def published_npuzzle(numbers: str, *, limit: int = 9) -> Task:
     """Make a task of an 8-puzzle: the numbers from 0 to 8, row by row."""
     state = state_in(numbers)
     if sorted(state) != list(SOLVED_PUZZLE):
-        raise ValueError(f"An 8-puzzle must hold each number from 0 to 8 once: got {numbers[:80]!r}.")
+        raise ValueError(f"An 8-puzzle must contain each number from 0 to 8 once: got {numbers[:80]!r}.")
     return Task(domain=PublishedNPuzzle(limit=limit), question=_shown(state), id=_shown(state))
 
 

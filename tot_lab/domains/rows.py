@@ -27,7 +27,7 @@ class Row:
         return name in self.fields
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a field: "" if it is null or NaN. Arrays of numpy become lists."""
+        """Return the value of a field. Null and NaN become "", and arrays of numpy become lists."""
         if name not in self.fields:
             has = ", ".join(repr(self._path + str(key)) for key in self.fields) or "none"
             raise ValueError(f"field {self._path + name!r} is missing: got the fields {has}.")
@@ -44,7 +44,7 @@ class Row:
         return next((name for name in names if name in self), names[0])
 
     def text(self, *names: str) -> str:
-        """Return the text of the first of `names` that the row has. A field without text raises an error."""
+        """Return the text of the first of `names` that the row has. Raises ValueError if it is not text."""
         name = self.first(*names)
         value = self[name]
         if not isinstance(value, str):
@@ -52,34 +52,34 @@ class Row:
         return value
 
     def texts(self, name: str) -> list[str]:
-        """Return a list of texts."""
+        """Return the value of the field `name`, which must be a list of texts."""
         value = self[name]
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
             self.reject(name, "must contain a list of texts", value)
         return value
 
     def items(self, name: str) -> list[Row]:
-        """Return a list of nested objects."""
+        """Return the value of the field `name`, which must be a list of objects."""
         value = self[name]
         if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
             self.reject(name, "must contain a list of objects", value)
         return [Row(one, f"{self._path}{name}.") for one in value]
 
     def inner(self, name: str) -> Row:
-        """Return a nested object."""
+        """Return the value of the field `name`, which must be an object."""
         value = self[name]
         if not isinstance(value, Mapping):
             self.reject(name, "must contain an object", value)
         return Row(value, f"{self._path}{name}.")
 
     def reject(self, name: str, what: str, value: Any) -> NoReturn:
-        """Raise the error that the field `name` is invalid: `what` it must contain, and the value."""
+        """Raise ValueError for the field `name`. `what` is the requirement, such as "must contain text"."""
         shown = kind_of(value) if not isinstance(value, str) else repr(value[:80])
         raise ValueError(f"field {self._path + name!r} {what}: got {shown}.")
 
 
 def rows(source: Any) -> Iterator[_Located]:
-    """Yield the location and the value of each row of `source`."""
+    """Yield the location, such as `tasks.csv line 2`, and the value of each row of `source`."""
     if isinstance(source, str | Path):
         yield from _rows_of_file(Path(source))
     elif hasattr(source, "columns") and hasattr(source, "to_dict"):  # a DataFrame; pandas is not imported
@@ -125,7 +125,7 @@ def _number_rows(values: Iterable[Any], name: str = "") -> Iterator[_Located]:
 
 def _json_lines(name: str, text: str) -> Iterator[_Located]:
     at, k = 0, 1
-    for found in re.finditer(r"[^\n]+", text):  # not `splitlines`: JSON allows U+2028
+    for found in re.finditer(r"[^\n]+", text):  # `splitlines` splits at U+2028, which JSON allows
         k += text.count("\n", at, found.start())
         at = found.start()
         if not found[0].isspace():
@@ -135,7 +135,7 @@ def _json_lines(name: str, text: str) -> Iterator[_Located]:
 def _json_list(name: str, text: str) -> Iterator[_Located]:
     first, _, rest = text.strip().partition("\n")
     if first.startswith("{") and first.rstrip().endswith("}") and rest.strip().startswith("{"):
-        yield from _json_lines(name, text)  # hubs use the suffix `.json` for JSON Lines too
+        yield from _json_lines(name, text)  # data set hubs use the suffix `.json` for JSON Lines too
         return
     found = _json(name, text)
     if isinstance(found, dict):

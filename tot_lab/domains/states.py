@@ -1,6 +1,7 @@
-"""Base of domains whose steps lead from one state to the next. It holds the prompts that they share.
+"""Base of domains whose steps lead from one state to the next, with the prompts that these domains share.
 
-Each prompt shows the problem, the steps so far with their state, and last what differs between siblings.
+Each prompt contains the problem, the steps so far with the state after them, and at the end the part that
+differs between sibling thoughts.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ class StateDomain(Domain):
 
     step_name: ClassVar[str] = "step"
     most_promising: ClassVar[str]
-    """What the best of several candidates is, as the prompt of a vote says it."""
+    """Words for the best candidate in the prompt of a vote."""
 
     worst: ClassVar[str]
     surest: ClassVar[str]
-    """What the scores 0 and 1 of a candidate mean, as the prompt of joint scores says it."""
+    """Words for the scores 0 (`worst`) and 1 (`surest`) in the prompt that scores several candidates jointly.
+    """
 
     @abstractmethod
     def _problem(self, task: Task) -> str:

@@ -1,8 +1,8 @@
 """Arithmetic word problems of two to five steps, which are hard to compute without a calculator.
 
 The problems are generated from templates and a fixed pseudo-random sequence, so they are the same on every
-machine. An answer is right if its number is exact. The domain never computes a step for the model. A wrong
-result is kept, and `solvable` reports it.
+machine. An answer is right if its number is exact. The domain never computes a step for the model. A step
+with a wrong result is not corrected, and `solvable` is then `False`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _EQUATION = re.compile(
     r"(?<![\d.])(\d{1,9}) ?([-+*/]) ?(\d{1,9}) ?= ?(-?\d{1,9}(?:\.\d{1,9}|/\d{1,9})?)(?!\d)", re.ASCII
 )
 
-# Each template has three parts. The first is the text. The second has a range for each letter, or "*x" and a
-# range for a multiple of x. The third has the calculations, in which s1, s2, … are earlier results.
+# A template has three parts: the text; the range of each letter, as (low, high), or as ("*x", low, high) for
+# x times a number in that range; and the calculations, in which s1, s2, … are earlier results.
 _TEMPLATES: tuple[tuple[str, dict[str, tuple[object, ...]], tuple[str, ...]], ...] = (
     (
         "A mill grinds {a} sacks of flour a week. After {b} weeks a flood spoils {c} sacks. How many sacks "
@@ -181,7 +181,7 @@ def word_sums_tasks(count: int) -> list[Task]:
 
 @lru_cache(maxsize=1024)
 def problem_in(text: str) -> Problem | None:
-    """Return the first word problem of this domain that `text` quotes. Returns `None` if there is none."""
+    """Return the first word problem of this domain in `text`. Returns `None` if there is none."""
     found = [
         (match.start(), match, steps) for pattern, steps in _patterns() for match in pattern.finditer(text)
     ]

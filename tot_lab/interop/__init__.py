@@ -1,7 +1,7 @@
-"""Bridges to other packages of the field: Inspect, OpenTelemetry and experiment trackers.
+"""Bridges to Inspect, OpenTelemetry, and the experiment trackers MLflow and Weights & Biases.
 
 Each bridge needs an optional package, which it imports at its first use. Nothing here is needed to run a
-strategy; only `apps` and the package root import this package.
+strategy. Only the package root imports this package; `tot_lab.core.registry` names its parts.
 """
 
 from tot_lab.core.attach import attach

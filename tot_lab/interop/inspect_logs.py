@@ -1,7 +1,7 @@
-"""Sweeps as logs of Inspect: a log for each setting, and a sample for each run.
+"""Writes a sweep as Inspect logs: a log file for each setting, and in it a sample for each run.
 
-Inspect's own writer writes the logs. `record/logs/inspect_thoughts.py` describes how a log holds the tree of
-a run, which `tl.load` reads.
+The files are written by Inspect. `record/logs/inspect_thoughts.py` defines how a sample stores the thought
+tree of its run, so that `tl.load` can restore the run.
 """
 
 from __future__ import annotations
@@ -35,33 +35,34 @@ from tot_lab.record.logs.inspect_thoughts import CALL, RUN, SOURCE, THOUGHT, dat
 from tot_lab.record.run import Run, load
 
 GRADE = "grade"
-"""The name of the score: the grade of the answer."""
+"""Name of the Inspect score whose value is the grade of the answer."""
 
 _FINISHES = {"length": "max_tokens", **{name: name for name in ("stop", "tool_calls", "content_filter")}}
 _LIMITS = {
     **{"calls": "turn", "usd": "cost", "seconds": "time"},
     **dict.fromkeys(("tokens", "input_tokens", "output_tokens"), "token"),
 }
-"""The types of Inspect's limits, by limit of a budget."""
+"""Inspect's type of limit for each limit of a `Budget`."""
 
 
 def save_inspect(sweep: Sweep, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write a log of Inspect (`.eval`) for each setting, and return their paths.
+    """Write an Inspect log (`.eval`) for each setting into `folder`, and return the paths of the logs.
 
-    `inspect view --log-dir FOLDER` shows them, and `tl.load` reads them with the same thoughts. A task is a
-    sample and a repeat an epoch. The score is the grade of the answer; its accuracy is the mean over tasks of
-    the mean over repeats. The sample of a run that failed or was interrupted has an error, and that of a run
-    that a budget stopped has a limit. A log of a setting whose runs are not all finished has the status
-    `cancelled`, and holds their records so far. An earlier log of the same sweep is replaced.
+    `inspect view --log-dir FOLDER` shows the logs, and `tl.load` restores their runs and thoughts. Each run
+    is a sample: the task gives the sample id, and the repeat gives the epoch. The score of a sample is the
+    grade of the answer; `accuracy` is the mean over tasks of the mean over repeats. The sample has an error
+    if the run failed or was interrupted, and a limit if a budget stopped the run. If some runs of a setting
+    are unfinished, its log has the status `cancelled` and contains the records so far. A setting without
+    any begun run gets no log. Saving a sweep again replaces its logs.
 
     Raises:
         ImportError: If inspect_ai is not installed.
-        ValueError: If no run has begun.
+        ValueError: If no run of the sweep has begun.
     """
     ai = inspect_package("save_inspect")
     Path(folder).mkdir(parents=True, exist_ok=True)
     paths = []
-    with ThreadPoolExecutor(1) as pool:  # this thread may be running a notebook's event loop
+    with ThreadPoolExecutor(1) as pool:  # `asyncio.run` fails in a notebook's thread
         for number, label in enumerate(sweep.settings):
             cells = [cell for cell in sweep.cells if cell.setting == number]
             log = _log(ai, sweep, label, cells)
@@ -73,12 +74,12 @@ def save_inspect(sweep: Sweep, folder: str | os.PathLike[str]) -> list[Path]:
             pool.submit(lambda: asyncio.run(ai.log.write_eval_log_async(log, str(path)))).result()  # noqa: B023
             paths.append(path)
     if not paths:
-        raise ValueError("A log must contain a run: got a sweep of which no run has begun.")
+        raise ValueError("save_inspect requires a sweep with a begun run: got none. Run the sweep first.")
     return paths
 
 
 def _log(ai: Any, sweep: Sweep, label: str, cells: Sequence[Cell]) -> Any:
-    """Return the log of a setting. `None` if none of its runs has begun."""
+    """Return the log of the setting `label`. `None` if no run of that setting has begun."""
     ids = [task.id for task in sweep.tasks.values()]
     named = "" not in ids and len({*ids}) == len(ids)
     samples, grades = [], dict[int, list[float]]()
@@ -148,7 +149,9 @@ def _log(ai: Any, sweep: Sweep, label: str, cells: Sequence[Cell]) -> Any:
 
 
 def _result(sweep: Sweep, cell: Cell) -> tuple[Run | None, Row | None]:
-    """Return the run of a cell and its row, even if the run has not ended."""
+    """Return the run of a cell and its row, also if the run has not ended. Both are `None` if the run has not
+    begun. The run is `None` if an error prevented its start.
+    """
     row, path = sweep.rows.get(cell.run_id), sweep.path(cell)
     if row is not None:
         return (sweep.run(cell.run_id) if row.version else None), row
@@ -159,7 +162,7 @@ def _result(sweep: Sweep, cell: Cell) -> tuple[Run | None, Row | None]:
 
 
 def _sum(usages: Any) -> dict[str, Any]:
-    """Return the sum of usages by model."""
+    """Return the token usage of each model, summed over `usages`, which map models to usage."""
     total: dict[str, Any] = {}
     for usage in usages:
         for model, used in usage.items():
@@ -168,7 +171,7 @@ def _sum(usages: Any) -> dict[str, Any]:
 
 
 class _Sample:
-    """The sample of a run."""
+    """Builds the Inspect sample of one run."""
 
     def __init__(
         self, ai: Any, run: Run | None, row: Row, cell: Cell, id: str | int, question: str, reference: Any
@@ -190,7 +193,6 @@ class _Sample:
             }
 
     def made(self) -> Any:
-        """Return the sample."""
         ai, run, row = self.ai, self.run, self.row
         output = ai.model.ModelOutput.from_content("" if run is None else run.model, row.answer)
         seconds = 0.0 if run is None else run.seconds
@@ -244,7 +246,7 @@ class _Sample:
         return {"timestamp": self._at(seconds), "working_start": seconds, "span_id": span}
 
     def _events(self, run: Run) -> Iterator[Any]:
-        """Yield the events of a run in the order of its records."""
+        """Yield Inspect's events of a run in order of time. The run, each thought and each call is a span."""
         event = self.ai.event
         sample = self.ai.dataset.Sample(input=self.question, target=self.target, id=self.id)
         yield event.SampleInitEvent(sample=sample, state={}, **self._when(0.0, None))
@@ -293,7 +295,7 @@ class _Sample:
     def _call(
         self, run: Run, line: Line, call: Call, answered: Line | None, parent: str, cached: set[Position]
     ) -> Iterator[Any]:
-        """Yield the events of a call and its reply."""
+        """Yield the span of a call. The reply is a model or tool event, or else an info event."""
         span = f"{run.id}:{'.'.join(map(str, line.p))} {call.purpose}"
         yield self._begin(span, parent, CALL, call.purpose, line.t)
         end = line.t if answered is None else answered.t

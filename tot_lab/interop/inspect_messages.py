@@ -1,4 +1,4 @@
-"""Calls, replies and questions of this project in the types of Inspect, and the other way round."""
+"""Converts calls to Inspect's types, and Inspect's outputs and samples to replies and tasks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tot_lab.domains.general import General, task_of
 
 
 def inspect_package(what: str) -> Any:
-    """Return the package `inspect_ai`, imported at first use.
+    """Import and return the package `inspect_ai`.
 
     Raises:
-        ImportError: If it is not installed. The message says that `what` requires it.
+        ImportError: If it is not installed. The message names `what` as the feature that requires it.
     """
     try:
         import inspect_ai  # noqa: PLC0415
@@ -34,12 +34,13 @@ def inspect_package(what: str) -> Any:
 
 
 def chat_messages(ai: Any, messages: Sequence[Message], written: Mapping[str, Any] = {}) -> list[Any]:
-    """Return the messages of a call as chat messages of Inspect.
+    """Return the messages of a call as Inspect's chat messages.
 
     Args:
-        ai: The package.
+        ai: The package `inspect_ai`.
         messages: The messages of the call.
-        written: Replies as Inspect returned them, by id, for messages whose `provider_state` is that id.
+        written: Inspect's own messages of earlier replies, by id. A message whose `provider_state` is such an
+            id is not converted: Inspect's message is used.
     """
     states = [json.loads(message.provider_state or "null") for message in messages]
     known = [written.get(state) if isinstance(state, str) else None for state in states]
@@ -57,7 +58,9 @@ def _chat_message(ai: Any, message: Message) -> Any:
 
 
 def assistant_message(ai: Any, text: str, calls: Sequence[ToolCall], thinking: str | None = None) -> Any:
-    """Return a reply as a message of Inspect. Arguments that are not a JSON object become a parse error."""
+    """Return a reply as Inspect's assistant message. Tool arguments that are no JSON object are kept as
+    `parse_error`.
+    """
     wanted = []
     for call in calls:
         arguments, error = arguments_in(call.arguments)
@@ -71,7 +74,9 @@ def assistant_message(ai: Any, text: str, calls: Sequence[ToolCall], thinking: s
 
 
 def arguments_in(text: str) -> tuple[dict[str, Any], str | None]:
-    """Return the arguments of a tool call, and `text` if it is not a JSON object or else `None`."""
+    """Parse the arguments of a tool call. Returns `(arguments, None)`, or `({}, text)` if `text` is no JSON
+    object.
+    """
     try:
         arguments = json.loads(text or "{}")
     except ValueError:
@@ -80,7 +85,7 @@ def arguments_in(text: str) -> tuple[dict[str, Any], str | None]:
 
 
 def tools_offered(ai: Any, call: Call) -> list[Any]:
-    """Return the tools that a call offers."""
+    """Return the tools that a call offers to the model, in Inspect's type."""
     return [
         ai.tool.ToolInfo(
             name=tool["name"],
@@ -92,7 +97,9 @@ def tools_offered(ai: Any, call: Call) -> list[Any]:
 
 
 def settings_of(ai: Any, call: Call) -> Any:
-    """Return the settings of a call. Those that Inspect does not know go into the body of the request."""
+    """Return the sampling settings of a call as Inspect's `GenerateConfig`. Options without a field in it
+    become `extra_body`.
+    """
     known = {name: value for name, value in call.options.items() if name in _config_fields(ai)}
     other = {name: value for name, value in call.options.items() if name not in known}
     schema = None
@@ -119,13 +126,13 @@ def _config_fields(ai: Any) -> Mapping[str, Any]:
 
 
 def without_references(schema: Any, known: Mapping[str, Any] | None = None, depth: int = 0) -> Any:
-    """Return a JSON schema with its definitions in place of references to them, which Inspect lacks.
+    """Return a JSON schema with each `$ref`, which Inspect does not support, replaced by its definition.
 
     Raises:
-        ValueError: If it refers to itself.
+        ValueError: If a definition refers to itself.
     """
     if depth > 50:
-        raise ValueError("Inspect takes no JSON schema that refers to itself.")
+        raise ValueError("A JSON schema for Inspect must not refer to itself: got a recursive `$ref`.")
     if isinstance(schema, list):
         return [without_references(part, known, depth + 1) for part in schema]
     if not isinstance(schema, dict):
@@ -139,20 +146,22 @@ def without_references(schema: Any, known: Mapping[str, Any] | None = None, dept
 
 
 def choice_of(call: Call, ai: Any) -> Any:
-    """Return the tool choice of a call in Inspect's form."""
+    """Return the tool choice of a call in Inspect's type."""
     if call.tool_choice in (None, "auto", "none"):
         return call.tool_choice
     return "any" if call.tool_choice == "required" else ai.tool.ToolFunction(name=call.tool_choice)
 
 
 def reply_of(output: Any) -> Reply:
-    """Return the reply that a `ModelOutput` of Inspect holds."""
+    """Convert Inspect's `ModelOutput` to a reply. Only its first choice is read; without one, the reply is an
+    error.
+    """
     if not output.choices:
         return Reply(error=output.error or "no output", model=output.model or None)
     choice, usage = output.choices[0], output.usage
     message = choice.message
     thoughts = () if isinstance(message.content, str) else message.content
-    # Encrypted reasoning has a summary that can be read.
+    # Redacted reasoning is encrypted, but its summary is readable.
     thinking = [p.summary if p.redacted else p.reasoning for p in thoughts if p.type == "reasoning"]
     prompt = cost = None
     if usage is not None:
@@ -183,30 +192,30 @@ def reply_of(output: Any) -> Reply:
 
 
 def question_of(messages: Sequence[Any], choices: Sequence[str], domain: General | None = None) -> Task:
-    """Return the task that the messages of a sample state: the last message is the question, the system
+    """Convert the messages of an Inspect sample to a task: the last message is the question, the system
     messages are the system prompt, and the other messages are the context.
 
     Args:
-        messages: Chat messages of Inspect.
-        choices: The choices of a multiple-choice question, which are labelled A, B, …
-        domain: The domain. `None` means `General`, which grades the choice if there are choices.
+        messages: The chat messages of the sample.
+        choices: The choices of a multiple-choice question. The question lists them with the labels A, B, …
+        domain: Domain of the task. `None` means `General`, with the grading `choice` if there are choices.
 
     Raises:
-        ValueError: If the last message is not one of the user, a message holds more than text, or there are
-            more choices than labels.
+        ValueError: If the last message does not have the role `user`, a message contains anything but text
+            and reasoning, or there are more than 26 choices.
     """
     for message in messages:
         if not isinstance(message.content, str):
             for part in message.content:
                 if part.type not in ("text", "reasoning"):
-                    raise ValueError(f"a question must be text: got a message with {part.type}.")
+                    raise ValueError(f"a sample must contain only text: got a message with {part.type}.")
     system = [message.text for message in messages if message.role == "system"]
     turns = [message for message in messages if message.role != "system"]
     if not turns or turns[-1].role != "user":
         got = turns[-1].role if turns else "none"
-        raise ValueError(f"the last message must be the question of the user: got {got!r}.")
+        raise ValueError(f"the last message of a sample must have the role 'user': got {got!r}.")
     if len(choices) > len(ascii_uppercase):
-        raise ValueError(f"a question has at most {len(ascii_uppercase)} choices: got {len(choices)}.")
+        raise ValueError(f"a sample may have at most {len(ascii_uppercase)} choices: got {len(choices)}.")
     labels = dict(zip(ascii_uppercase, choices, strict=False))
     question = turns[-1].text
     if labels:

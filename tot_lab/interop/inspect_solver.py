@@ -1,9 +1,9 @@
-"""A strategy as a solver of Inspect: `Task(dataset, solver=tl.inspect.think(tl.TreeOfThoughts()), scorer=…)`.
+"""A strategy as an Inspect solver: `Task(dataset, solver=tl.inspect.think(tl.TreeOfThoughts()), scorer=…)`.
 
-Each call goes through `Model.generate`, and each tool through `execute_tools`, so Inspect's limits, approval,
-cache, connections and log hold. The budget of the run is what is left of the limits of the sample, so the
-search stops first. If Inspect refuses something nevertheless, the run is cancelled, its best answer so far
-becomes the output, and the error is raised again.
+Model calls go through `Model.generate` and tool calls through `execute_tools`, so that Inspect's limits,
+approval, cache and log apply. The budget of the run is what remains of the sample's limits, so that the
+search stops before Inspect ends the sample. If Inspect nevertheless raises an error that ends the sample, the
+run is cancelled, its best answer so far becomes the output, and the error is raised again.
 
     solve
       Lab.run            with `_Sample.generate` as the model, and the tools of the sample
@@ -47,7 +47,7 @@ from tot_lab.record.run import Run
 from tot_lab.tools import Tool
 
 SHARE = 0.95
-"""Share of the remaining time that a search may take. The rest is for ending the run."""
+"""Fraction of the sample's remaining time that a search may use. The rest is reserved for ending the run."""
 
 A_DAY = 86_400.0
 
@@ -58,31 +58,32 @@ def think(
     task: Callable[[str], Task] | None = None,
     runs: str | os.PathLike[str] | None = None,
 ) -> Any:
-    """Make a solver of Inspect that answers with a strategy.
+    """Return an Inspect solver that runs a strategy on each sample.
 
-    The model is that of the evaluation, and the tools are those of the sample (`use_tools`). An epoch is a
-    repeat. The log has a span of type `thought` for each thought, with its scores, and the key `tot_lab` of
-    the sample's metadata says how the run ended. If all calls of a run fail, the sample has an error.
+    The strategy calls the model of the evaluation and the tools of the sample (`use_tools`). The epoch of
+    the sample gives the repeat of the run. The log has a span of type `thought` for each thought, with its
+    scores. `metadata["tot_lab"]` of the sample has the status and the stop reason of the run. If all calls of
+    a run fail, the sample has an error.
 
-    The search stops before it reaches a limit of the sample on tokens, cost, turns or time, and answers with
-    what it has. A limit on messages or working time, or a formula of tokens, ends the search only when it is
-    reached, and the best answer so far is the output. If Inspect caches replies, each sample of a prompt has
-    its own cache entry.
+    The search stops before it reaches the sample's limit on tokens, cost, turns or time, and returns its best
+    answer so far. A limit on messages or working time, or on a formula of token counts, is not foreseen:
+    Inspect ends the search at that limit, and the output is the best answer so far. If Inspect caches
+    replies, each `sample_index` of the same prompt has its own cache entry.
 
     Args:
         strategy: The strategy, or its name.
-        task: Makes the task of a question, such as `tl.game24`. `None` makes a question with a short answer,
-            or with the choices of the sample, and includes the system messages and the earlier turns.
+        task: Function that makes a task from the user prompt of the sample, such as `tl.game24`. `None` makes
+            a `General` task, which has the choices, system messages and earlier turns of the sample.
         runs: Folder in which the journal of each run is written. `None` keeps runs in memory only.
 
     Raises:
         ImportError: If inspect_ai is not installed.
-        ValueError: If the strategy names models of its own.
+        ValueError: If a setting of the strategy names a model.
     """
     ai = inspect_package("tl.inspect.think")
     strategy = strategy_named(strategy)
     if own := sorted({*model_names(strategy), *models_of(strategy)}):
-        raise ValueError(f"strategy must call the model of the evaluation: got models of its own, {own}.")
+        raise ValueError(f"strategy must call only the model of the evaluation: got the models {own}.")
 
     def solver(**settings: Any) -> Any:
         async def solve(state: Any, generate: Any) -> Any:
@@ -138,13 +139,13 @@ async def _solve(
 
 
 def _budget(ai: Any) -> Budget:
-    """Return what is left of the limits of the sample."""
+    """Return a budget of what remains of the sample's limits on turns, cost, time and tokens."""
     limits = ai.util.sample_limits()
 
     def left(limit: Any) -> Any:
         return None if limit.limit is None else max(limit.limit - limit.usage, 0)
 
-    # A limit on tokens may count those of replies only, or be a formula, which a budget cannot express.
+    # A token limit may count output tokens only. One with a formula cannot be a budget and is left out.
     tokens = {"all": "tokens", "output": "output_tokens"}.get(getattr(limits.token, "type", "all"))
     amounts: dict[str, Any] = {"calls": left(limits.turn), "usd": left(limits.cost)}
     if (seconds := left(limits.time)) is not None:
@@ -155,7 +156,7 @@ def _budget(ai: Any) -> Budget:
 
 
 class _Sample:
-    """A sample under way: the model and the tools of its run, and the spans of its thoughts."""
+    """A sample during its run: the model and the tools that the run calls, and the spans of its thoughts."""
 
     def __init__(self, ai: Any, state: Any) -> None:
         self.ai = ai
@@ -163,15 +164,17 @@ class _Sample:
         self.model = ai.model.get_model()
         self.running: asyncio.Task[Run] | None = None
         self.refusal: Exception | None = None
-        """The exception that Inspect raised to end the sample."""
+        """The exception with which Inspect ended the sample."""
         self.failed: Exception | None = None
         """The error of the last call that failed."""
         self._contexts: dict[str | None, Context] = {None: copy_context()}
-        """Contexts by thought, in which its span is the current one. `None` stands for the run."""
+        """Context variables by thought id. In each context, Inspect's current span is that of the thought.
+        The key `None` is the run.
+        """
         self._written: dict[str, Any] = {}
-        """Messages in which the model called tools, by id. Later prompts hold them with all their parts."""
+        """Inspect's messages with tool calls, by id. Later prompts contain these messages unconverted."""
         self._open: dict[int, Line] = {}
-        """The lines of recorded calls that were not made yet, by `id` of the call object."""
+        """Lines of calls that are recorded but not yet sent to Inspect, by `id(call)`."""
         self._ending = (
             ai.util.LimitExceededError,
             ai.model.ModelRefusalError,
@@ -203,7 +206,9 @@ class _Sample:
         return reply
 
     def _cache(self, call: Call) -> Any:
-        """Return the cache policy of the evaluation, with its own scope for each sample of a prompt."""
+        """Return the evaluation's cache policy, with a scope for each sample index and attempt. `False` if
+        the evaluation does not cache.
+        """
         active = self.ai.model._generate_config.active_generate_config().cache
         policy = self.model.config.cache if active is None else active
         if not policy:
@@ -215,7 +220,10 @@ class _Sample:
     async def _within(
         self, line: Line | None, node: str | None, name: str, asking: Coroutine[Any, Any, Any]
     ) -> Any:
-        """Return the result of `asking`, awaited in a new span below that of the thought `node`."""
+        """Await `asking` in a new span below the span of the thought `node`, and return its result.
+
+        If Inspect ends the sample meanwhile, this cancels the run and does not return.
+        """
 
         async def ask() -> Any:
             async with self.ai.util.span(span_name(name), type=CALL):
@@ -232,7 +240,7 @@ class _Sample:
                 self.refusal = error
                 assert self.running is not None
                 self.running.cancel()
-            return await asyncio.get_running_loop().create_future()  # until the run is cancelled
+            return await asyncio.get_running_loop().create_future()  # waits until the run is cancelled
         except Exception as error:
             self.failed = error
             raise
@@ -240,7 +248,7 @@ class _Sample:
     # Tools.
 
     def tools(self) -> list[Tool]:
-        """Return the tools of the sample."""
+        """Return the tools of the sample as tools of a lab."""
         return [self._tool(self.ai.tool.ToolDef(tool)) for tool in self.state.tools]
 
     def _tool(self, given: Any) -> Tool:
@@ -249,7 +257,7 @@ class _Sample:
             description=given.description,
             parameters=given.parameters.model_dump(exclude_none=True),
             effects=None,
-            timeout=A_DAY,  # Inspect limits its tools itself, and a person may have to approve
+            timeout=A_DAY,  # Inspect has its own limits, and a person may have to approve a call
             retries=0,
         )
 
@@ -262,8 +270,9 @@ class _Sample:
         return made
 
     def _taken(self, model: str, arguments: dict[str, Any]) -> tuple[Line | None, str | None]:
-        """Remove the open call of a tool with these arguments, and return its line and node. Equal calls are
-        taken in order."""
+        """Remove the first open call of the tool `model` with these arguments. Return its line and node.
+        Returns `(None, None)` if there is no such call.
+        """
         for key, line in self._open.items():
             call = line.e
             if isinstance(call, Call) and call.model == model and arguments_in(call.prompt)[0] == arguments:
@@ -285,9 +294,9 @@ class _Sample:
     # Thoughts.
 
     def watch(self, lines: Sequence[Line]) -> None:
-        """Show new records in the transcript."""
+        """Write new records to Inspect's transcript of the sample."""
         for line in lines:
-            if line.p:  # a note without a position can be derived from the records
+            if line.p:  # a note without a position is derived from other records
                 self._show(line)
 
     def _show(self, line: Line) -> None:
@@ -299,7 +308,7 @@ class _Sample:
             self._open[id(record)] = line
         elif isinstance(record, Reply):
             call = next((one for one in self._open.values() if one.p == line.p), None)
-            if call is not None:  # the call was refused, or a function answered it
+            if call is not None:  # the call never reached Inspect
                 del self._open[id(call.e)]
                 self._inform(call, None)
             if call is not None or refused(record.error):
@@ -318,10 +327,10 @@ class _Sample:
     def _info(self, line: Line, has_event: bool = False) -> None:
         self.ai.log.transcript().info(data_of(line, has_event=has_event), source=SOURCE)
 
-    # The end.
+    # Output.
 
     def keep(self, run: Run) -> None:
-        """Make the answer of a run the output of the sample."""
+        """Write the answer and the outcome of a run to the output, choices and metadata of the sample."""
         state = self.state
         state.output = self.ai.model.ModelOutput.from_content(str(self.model), run.answer)
         mark_choice(state, run.answer)
@@ -348,11 +357,11 @@ def _at_once(work: Coroutine[Any, Any, None]) -> None:
     except StopIteration:
         return
     work.close()
-    raise RuntimeError("A span of Inspect must begin at once: got one that waits for its id.")
+    raise RuntimeError("An Inspect span must begin without awaiting: got one that awaits, perhaps its id.")
 
 
 class _InspectTool(Tool):
-    """A tool of Inspect."""
+    """An Inspect tool as a tool of a lab."""
 
     kind: ClassVar[str] = "inspect_tool"
     _use: Callable[[dict[str, Any]], Awaitable[str]] = PrivateAttr()

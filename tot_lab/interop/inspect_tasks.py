@@ -1,8 +1,8 @@
-"""Tasks of Inspect as tasks of this project: `tl.tasks(inspect_task)`.
+"""Converts an Inspect task to tasks of this project: `tl.tasks(inspect_task)`.
 
-The samples of the dataset are the questions, and the scorer grades the answers. Scorers are coroutines, and
-grading is not, so they run on an event loop in a thread of their own. A record names the task and its scorer.
-Loading the record imports neither of them, so a loaded run has no grade.
+The samples of the dataset are the questions, and the scorer grades the answers. Scorers are coroutines but
+`Domain.grade` is not, so an event loop in a separate thread runs the scorers. A journal stores only the names
+of the Inspect task and its scorer, and loading it imports neither. A loaded run can therefore not be graded.
 """
 
 from __future__ import annotations
@@ -25,39 +25,40 @@ from tot_lab.record.logs.inspect_ai import grade_of
 
 _GRADERS = ("inspect_ai/model_graded_qa", "inspect_ai/model_graded_fact")
 _FORMS = ("{}", "ANSWER: {}")
-"""Forms in which a scorer receives an answer. Some scorers look for the second form."""
+"""Templates of the model output that a scorer is given for an answer. Some scorers search for the second."""
 
 
 class InspectTask(General):
-    """A sample of a task of Inspect. `tl.tasks(inspect_task)` makes its tasks.
+    """A sample of an Inspect task. `tl.tasks(inspect_task)` makes one such task per sample.
 
-    The scorer of the task grades the answer. If the sample has choices, the answer is the label of one, and
-    otherwise a short answer, as in `General`.
+    The scorer of the Inspect task grades the answer. If the sample has choices, the answer is the label of a
+    choice. Otherwise it is a short answer, as in `General`.
     """
 
     kind = "published/inspect"
 
     task: str
-    """The name of the task, as Inspect registers it."""
+    """Name of the Inspect task in Inspect's registry, or else its `name`."""
 
     scorer: str
-    """The name of its scorer, as Inspect registers it."""
+    """Name of the scorer in Inspect's registry."""
 
     _graded: Callable[[str], float | None] | None = PrivateAttr(default=None)
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """Return the value that the scorer gives `answer`. `None` if it does not score it.
+        """Return the scorer's value for `answer`, from 0 to 1. `None` if the scorer returns no score or the
+        task has no target.
 
         Raises:
-            Ungraded: If the task was read from a file, which does not hold the scorer.
-            ValueError: If the value of the scorer is not a grade.
+            Ungraded: If the task was loaded from a file, which does not contain the scorer.
+            ValueError: If the scorer's value is not a grade from 0 to 1.
         """
         if task.reference is None:
             return None
         if self._graded is None:
             raise Ungraded(
-                f"a file does not hold the scorer {self.scorer!r}. Make the tasks of {self.task!r} again: "
-                "tl.tasks(inspect_task)"
+                f"a loaded task cannot call its scorer {self.scorer!r}. Make the tasks of {self.task!r} "
+                "again: tl.tasks(inspect_task)"
             )
         return self._graded(answer)
 
@@ -67,31 +68,33 @@ class InspectTask(General):
 
 
 def tasks_of(inspect_task: Any) -> list[Task]:
-    """Make one task per sample of a task of Inspect.
+    """Make one task per sample of an Inspect task.
 
-    The first scorer of the task grades the answers. Unless it asks a model, it is first tried with the
-    target of the first sample as the answer. Solvers, setup, sandbox, epochs, reducers and further scorers
-    of the task are not used; `repeats` of a sweep stand for epochs.
+    The first scorer of the Inspect task grades the answers. To check that this scorer accepts a plain answer,
+    it is called with the target of the first sample as the answer, unless it calls a model. Solvers, setup,
+    sandbox, epochs, reducers and further scorers are not used; pass `repeats` to a sweep instead of epochs.
 
     Args:
         inspect_task: An `inspect_ai.Task`.
 
     Raises:
-        ValueError: If the scorer needs more than an answer, which the message explains, or a sample is not
-            a question in text.
+        ValueError: If there are no samples or no scorer, the scorer cannot grade a plain answer (the message
+            gives the reason), or a sample contains more than text.
     """
     ai = inspect_package("tl.tasks(inspect_task)")
     scorers = inspect_task.scorer if isinstance(inspect_task.scorer, list) else [inspect_task.scorer]
     name = inspect_task.registry_name or inspect_task.name
     samples = list(inspect_task.dataset)
     if scorers[0] is None or not samples:
-        raise ValueError(f"{name}: a task must have samples and a scorer: got {len(samples)} samples.")
+        raise ValueError(
+            f"{name}: a task must have samples and a scorer: got {len(samples)} samples, scorer {scorers[0]}."
+        )
     scorer = scorers[0]
     scorer_name = ai._util.registry.registry_info(scorer).name
     params = ai._util.registry.registry_params(scorer)
     asks_model = scorer_name in _GRADERS
     if asks_model and params.get("model") is None:
-        raise _refusal(name, scorer_name, "it asks the model of an evaluation; give it one with model=")
+        raise _refusal(name, scorer_name, "it calls the model of an evaluation. Pass it a model with model=")
     form = _FORMS[0] if asks_model else _form_for(ai, name, scorer, scorer_name, samples[0])
     made = []
     for number, sample in enumerate(samples, 1):
@@ -115,10 +118,10 @@ def _refusal(task: str, scorer: str, reason: str) -> ValueError:
 
 
 def _form_for(ai: Any, task: str, scorer: Any, name: str, sample: Any) -> str:
-    """Return the form in which the scorer finds the target of a sample right, or else the first form.
+    """Return the template with which the scorer grades the target of a sample as right, or else the first.
 
     Raises:
-        ValueError: If the scorer fails, does not score, or looks for a pattern that neither form has.
+        ValueError: If the scorer fails, returns no score, or searches for a pattern in neither template.
     """
     target = sample.target if isinstance(sample.target, str) else next(iter(sample.target), "")
     for form in _FORMS:
@@ -138,7 +141,7 @@ def _form_for(ai: Any, task: str, scorer: Any, name: str, sample: Any) -> str:
 
 
 class _Grader:
-    """Grades answers to a sample."""
+    """Grades answers to one sample with the scorer."""
 
     def __init__(self, ai: Any, scorer: Any, name: str, sample: Any, form: str) -> None:
         self.ai = ai
@@ -148,7 +151,7 @@ class _Grader:
         self.form = form
 
     def __call__(self, answer: str) -> float | None:
-        """Return the grade of an answer. `None` if the scorer does not score it.
+        """Return the grade of an answer, from 0 to 1. `None` if the scorer returns no score.
 
         Raises:
             ValueError: If the scorer's value is not a grade.
@@ -188,7 +191,9 @@ class _Grader:
 
 
 def mark_choice(state: Any, answer: str) -> None:
-    """Mark the choice that an answer states, as Inspect's own solver does for its scorer."""
+    """Mark the choice that `answer` states as chosen and the other choices as not chosen, as Inspect's solver
+    `multiple_choice` does for the scorer `choice`.
+    """
     labels = {chr(ord("A") + k): choice.value for k, choice in enumerate(state.choices)}
     stated = stated_choice(answer, labels) if labels else None
     for number, label in enumerate(labels):
@@ -197,7 +202,7 @@ def mark_choice(state: Any, answer: str) -> None:
 
 @lru_cache(maxsize=1)
 def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop of all scorers. Clients of a model that grades stay open in it."""
+    """Return the event loop that runs all scorers. It stays open, since clients of grader models need it."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="scorers of Inspect", daemon=True).start()
     return loop

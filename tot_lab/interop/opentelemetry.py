@@ -1,9 +1,10 @@
-"""Traces of runs for receivers of OpenTelemetry: Phoenix, Langfuse, Jaeger, a collector.
+"""Sends traces of runs to receivers of OpenTelemetry, such as Phoenix, Langfuse, Jaeger or a collector.
 
     records → `RunSpans` (`spans.py`) → `Receiver`
 
 A live run only puts its records into a queue, and a thread sends them. If the receiver fails or is too slow,
-the run continues without a complete trace, with one warning, and `send` can send it whole from its journal.
+the run continues, its trace stays incomplete, and the first such run warns. Afterwards `send` can send the
+complete trace of the run.
 """
 
 from __future__ import annotations
@@ -35,31 +36,33 @@ from tot_lab.interop.spans import RunSpans, Score, Span
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run, expect_run
 
-# A receiver of OTLP over HTTP: spans in protobuf, and their scores if the receiver is Phoenix. Any
-# response that does not accept the spans is an error: another status, a redirect, a web page, rejected spans.
-# No error shows credentials.
+# Spans are sent as protobuf over HTTP (OTLP), and scores as JSON if the receiver is Phoenix. A response that
+# does not accept the spans is an error: a status other than 2xx, a redirect, an HTML page, rejected spans.
+# No error message contains credentials.
 
 
 TRACES, SCORES = "/v1/traces", "/v1/span_annotations"
-"""Paths at which receivers accept spans, and Phoenix accepts scores."""
+"""URL paths: of spans at every receiver, and of scores at Phoenix."""
 
 SPANS, BYTES, AT_ONCE = 512, 4_000_000, 1000
-"""The most spans and bytes of one request, and the most scores."""
+"""Maximum spans and bytes of a request with spans, and maximum scores of a request with scores."""
 
 TIMEOUT = 10.0
 """Seconds to wait for the reply of a receiver."""
 
 PAUSES = (0.5, 1.0, 2.0)
-"""Seconds before each retry of a request, if the receiver is busy or not running."""
+"""Seconds before each retry of a request, if the receiver is busy (`_BUSY`) or refuses the connection."""
 
-_LONGEST = 100_000  # bytes of a reply that are read
+_LONGEST = 100_000  # maximum bytes of a reply that are read
 _BUSY = (429, 502, 503, 504)
 _PHOENIX = "x-phoenix-server-version"
-"""A header of all replies of Phoenix."""
+"""Header by which replies of Phoenix are recognized."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: a POST would become a GET without a body, and would pass on the credentials."""
+    """Refuses redirects. urllib would repeat a POST as a GET without a body, and send the credentials to the
+    new address.
+    """
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -69,11 +72,12 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 class Receiver:
-    """A receiver of OTLP over HTTP.
+    """A client that sends spans to a receiver of OTLP over HTTP.
 
     Attributes:
-        url: Its address without credentials.
-        secrets: Texts that no span may contain: its credentials and the secrets of the environment.
+        url: The address of the receiver, without credentials.
+        secrets: Texts that no span may contain: credentials of the receiver, and secrets in environment
+            variables. The longest is first.
 
     Raises:
         ValueError: If `url` is not an HTTP address, or has a query or a fragment.
@@ -86,7 +90,8 @@ class Receiver:
         if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
             shown = re.split("[?#]", url.rpartition("@")[2])[0]
             raise ValueError(
-                f"url must be the address of a receiver such as http://localhost:6006: got {shown!r}."
+                f"url must be the address of a receiver such as http://localhost:6006, without a query or "
+                f"fragment: got {shown!r}."
             )
         self.url = f"{parts.scheme}://{host}{parts.path.rstrip('/').removesuffix(TRACES)}"
         self._headers = {"User-Agent": f"tot_lab/{__version__}", **headers}
@@ -109,10 +114,10 @@ class Receiver:
         return tuple(sorted({*self._credentials, *secrets_in_environment()}, key=len, reverse=True))
 
     def send(self, spans: Iterable[tuple[bytes, Span]]) -> None:
-        """Send spans, each with the id of its trace.
+        """Send pairs of a trace id and a span, in batches.
 
         Raises:
-            ConnectionError: If not all of them were accepted. The message names the reason.
+            ConnectionError: If the receiver did not accept all spans. The message names the reason.
         """
         for batch in self._batches(spans):
             request = self._service.ExportTraceServiceRequest()
@@ -124,11 +129,11 @@ class Receiver:
             self._expect_all_taken(*reply)
 
     def send_scores(self, scores: Sequence[Score]) -> None:
-        """Send scores of spans as annotations, if the receiver of the spans was Phoenix. Other
-        receivers get scores only as events of the spans.
+        """Send scores as annotations of spans, if the last reply to `send` came from Phoenix. Other receivers
+        get scores only as events of spans.
 
         Raises:
-            ConnectionError: If they were not accepted. The message names the reason.
+            ConnectionError: If the scores were not accepted. The message names the reason.
         """
         for start in range(0, len(scores) if self._is_phoenix else 0, AT_ONCE):
             data = [_annotation(score) for score in scores[start : start + AT_ONCE]]
@@ -151,7 +156,7 @@ class Receiver:
     def _expect_all_taken(self, headers: Message, body: bytes) -> None:
         self._is_phoenix, kind = _PHOENIX in headers, headers.get_content_type()
         if kind == "text/html":
-            raise ConnectionError(f"{self.url}{TRACES} is a web page and no receiver of OTLP.")
+            raise ConnectionError(f"{self.url}{TRACES} must be a receiver of OTLP: got an HTML page.")
         if kind != "application/x-protobuf":
             return
         try:
@@ -163,7 +168,7 @@ class Receiver:
             raise ConnectionError(self._failed(why))
 
     def _post(self, path: str, data: bytes, kind: str) -> tuple[Message, bytes]:
-        """Post `data`, and return the headers and the body of the reply."""
+        """Post `data`, and return the headers and the body of the reply. Retries after `PAUSES`."""
         headers = {**self._headers, "Content-Type": kind}
         request = urllib.request.Request(f"{self.url}{path}", data, headers)
         for pause in (*PAUSES, None):
@@ -235,7 +240,9 @@ def _set(place: Any, value: Any) -> None:
 
 
 def _annotation(score: Score) -> dict[str, Any]:
-    """Return a score in Phoenix's form. A later one with the same span, name and identifier replaces it."""
+    """Return a score as an annotation of Phoenix, which replaces an earlier annotation with the same span,
+    name and identifier.
+    """
     return {
         "span_id": score.span.hex(),
         "name": score.name,
@@ -246,28 +253,28 @@ def _annotation(score: Score) -> dict[str, Any]:
 
 
 QUEUE = 100_000
-"""Records that may wait for the thread that sends them."""
+"""Maximum records in the queue of the sending thread."""
 
 DELAY = 1.0
-"""Seconds after which spans are sent, if there are too few for a whole batch."""
+"""Seconds after which an incomplete batch of spans is sent."""
 
 AT_EXIT = 5.0
-"""Seconds that the process waits at its exit for spans that were not sent."""
+"""Maximum seconds that the process waits at exit for unsent spans."""
 
 
 class OpenTelemetry:
-    """Sends runs as traces to a receiver of OTLP over HTTP, while they are made or afterwards.
+    """Sends runs as traces to a receiver of OTLP over HTTP, live or after they have ended.
 
         lab = tl.Lab("ollama/qwen3:8b", trace=tl.OpenTelemetry("http://localhost:6006"))
         tl.OpenTelemetry("http://localhost:6006").send(tl.load("runs/a.jsonl"))
 
-    A run is one trace: `invoke_agent`, below it its thoughts, and below each its calls of models and tools
-    (`chat`, `execute_tool`). Attributes follow the conventions of OpenTelemetry for generative AI and those
-    of OpenInference. Phoenix shows scores as annotations. Ids are derived from the run, so that a receiver
-    that keeps one span per id, such as Phoenix, keeps one trace, however often it is sent. `tl.load` reads an
-    exported trace as a run again.
+    A run is one trace. Its root span is `invoke_agent`, below which each thought is a span. Below a thought
+    are the spans of its model calls (`chat`) and tool calls (`execute_tool`). Attributes follow the
+    conventions of OpenTelemetry for generative AI and those of OpenInference. Phoenix shows scores as
+    annotations. Span ids are derived from the run. A receiver that keeps one span per id, such as Phoenix,
+    therefore shows a run once, even if the run is sent again. `tl.load` reads an exported trace as a run.
 
-    A text of more than 50,000 characters is cut, and its end says so. Secrets of the environment are removed.
+    Texts are cut after 50,000 characters, with a note. Secrets in environment variables are removed.
 
     Args:
         url: Address of the receiver, without `/v1/traces`. It may contain a user and a password.
@@ -282,7 +289,7 @@ class OpenTelemetry:
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None) -> None:
         self._receiver = Receiver(url, headers or {})
         self.lost: dict[str, str] = {}
-        """The live runs whose trace is incomplete: the reason by the id of the run. `send` sends it whole."""
+        """Why the traces of live runs are incomplete: reasons by run id. `send` sends a complete trace."""
         self._queue: queue.Queue[tuple[RunSpans, Line] | threading.Event] = queue.Queue(QUEUE)
         self._thread: threading.Thread | None = None
         self._warned = False
@@ -291,13 +298,13 @@ class OpenTelemetry:
         return f"OpenTelemetry({self._receiver.url!r})"
 
     def send(self, run: Run) -> None:
-        """Send a run. Sending it again adds nothing.
+        """Send the complete trace of a run.
 
-        If an interrupted run was sent and then resumed, a receiver that keeps the first of two spans with the
-        same id goes on to show the interrupted one. Delete its trace there first.
+        A receiver that keeps the first of two spans with the same id ignores a trace that it already has.
+        Before you send a resumed run again, delete its old trace there.
 
         Raises:
-            ConnectionError: If the receiver did not accept all of it. The message names the reason.
+            ConnectionError: If the receiver did not accept all spans and scores. The message says why.
         """
         expect_run(run, "OpenTelemetry.send")
         spans = RunSpans(run.header, self._receiver.secrets, run)
@@ -308,8 +315,12 @@ class OpenTelemetry:
     # Live.
 
     def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> _Following:
-        """Return a watcher that sends a run while it is made. `lines` are the earlier lines of a resumed
-        run.
+        """Return a callback that sends the new records of a live run.
+
+        Args:
+            header: The header of the run.
+            lines: The records before the run was resumed. Empty for a new run.
+            path: Not used.
         """
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, name="tot_lab trace", daemon=True)
@@ -321,7 +332,7 @@ class OpenTelemetry:
         return follow
 
     def flush(self, seconds: float = 60.0) -> bool:
-        """Wait until all records so far are sent or lost. Returns whether `seconds` sufficed."""
+        """Wait at most `seconds` until all queued records are sent or given up. Return whether they are."""
         if self._thread is None:
             return True
         end, done = time.monotonic() + seconds, threading.Event()
@@ -330,21 +341,21 @@ class OpenTelemetry:
         return done.wait(max(0.0, end - time.monotonic()))
 
     def lose(self, spans: RunSpans, why: str) -> None:
-        """Give up the live trace of a run."""
+        """Stop sending the live trace of a run, because of `why`. Only the first such run warns."""
         spans.is_lost, run_id = True, spans.header.id
         self.lost.setdefault(run_id, why)
         if not self._warned:
             self._warned = True
             with suppress(RuntimeWarning):  # if a warning filter makes it an error, the run must not fail
                 warnings.warn(
-                    f"The trace of run {run_id} is incomplete: {why} To send it: {self!r}.send(run). `lost` "
-                    "lists all such runs.",
+                    f"The trace of run {run_id} is incomplete: {why} To send it: {self!r}.send(run). "
+                    "`OpenTelemetry.lost` lists all such runs.",
                     RuntimeWarning,
                     stacklevel=2,
                 )
 
     def put(self, spans: RunSpans, lines: Sequence[Line]) -> None:
-        """Hand records to the thread, without waiting for it."""
+        """Queue records for the sending thread. If the queue is full, the trace of the run is given up."""
         try:
             for line in () if spans.is_lost else lines:
                 self._queue.put_nowait((spans, line))
@@ -387,7 +398,7 @@ class OpenTelemetry:
 
 
 class _Following:
-    """Sends one run while it is made."""
+    """The callback of one live run: queues its new records for the sending thread."""
 
     def __init__(self, trace: OpenTelemetry, spans: RunSpans) -> None:
         self.trace = trace
@@ -397,4 +408,4 @@ class _Following:
         self.trace.put(self.spans, lines)
 
     def close(self) -> None:
-        """Do nothing: the thread sends the remaining records."""
+        """Do nothing: the sending thread sends the remaining records."""

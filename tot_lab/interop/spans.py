@@ -1,12 +1,12 @@
-"""A run as the spans of one trace. Folding the same records gives the same spans, live and from a journal.
+"""Converts the records of a run to the spans of one trace. Live records and a journal give the same spans.
 
     invoke_agent STRATEGY
       └ thought 0
            ├ chat MODEL, execute_tool TOOL     the calls that were made for the thought
-           └ thought 0.0                       the thoughts below it, linked to their other origins
+           └ thought 0.0                       a child, with links to other thoughts that it derives from
 
-A call is a span as soon as its reply has arrived. Thoughts and the run become spans at the end, since
-anything may be decided about a thought until then. The ids are digests of the run and the place in it.
+A call becomes a span when its reply arrives. Thoughts and the run become spans when the run ends, since a
+thought may be scored or pruned until then. A span id is a hash of the run and the thought or call.
 
 References:
     opentelemetry.io/docs/specs/semconv/gen-ai; github.com/Arize-ai/openinference/tree/main/spec.
@@ -34,11 +34,11 @@ from tot_lab.record.logs.own_spans import COUNT, HEADER, LINES, NUMBERS, without
 from tot_lab.record.run import Run, model_name
 
 LONGEST = 50_000
-"""Characters of one text that a span may hold."""
+"""Maximum characters of a text in a span. Longer texts are cut."""
 
 
 class Event(NamedTuple):
-    """Something that happened in a span. `time` is in nanoseconds since 1970."""
+    """An event of a span. `time` is in nanoseconds since 1970."""
 
     name: str
     time: int
@@ -49,10 +49,11 @@ class Span(NamedTuple):
     """A span. Its times are in nanoseconds since 1970.
 
     Attributes:
-        attributes: Attributes by name. Those that are `None` are not sent.
-        links: The spans other than its parent that it was derived from, with attributes of the link.
-        error: Why it failed. `None` if it did not.
-        is_request: Whether it is a request to another program.
+        attributes: Attributes by name. Attributes that are `None` are not sent.
+        links: Ids of spans, other than the parent, from which this one was derived, and attributes of each
+            link.
+        error: The error message. `None` if there was no error.
+        is_request: Whether the span is a model call. Its OpenTelemetry kind is then CLIENT, not INTERNAL.
     """
 
     id: bytes
@@ -68,7 +69,7 @@ class Span(NamedTuple):
 
 
 class Score(NamedTuple):
-    """A score of a span. `number` is its index among the scores of the span."""
+    """A score of a span. `number` is its index among the scores of that span."""
 
     span: bytes
     name: str
@@ -79,12 +80,12 @@ class Score(NamedTuple):
 
 
 class RunSpans:
-    """The spans of one run.
+    """Makes the spans of one run from its records.
 
     Args:
         header: The header of the run.
         secrets: Texts that no span may contain, the longest first.
-        run: The run, if it has ended.
+        run: The run, if it has ended. Its grade becomes a score.
     """
 
     def __init__(self, header: Header, secrets: Sequence[str], run: Run | None = None) -> None:
@@ -93,11 +94,11 @@ class RunSpans:
         self.run = run
         self.trace = self._id(16)
         self.scores: list[Score] = []
-        """The scores of the spans, complete at the end."""
+        """Scores of the spans. They are complete when `has_ended` is true."""
         self.has_ended = False
-        """Whether all spans were made."""
+        """Whether all spans have been yielded."""
         self.is_lost = False
-        """Whether a span or a record could not be sent, so that sending more would be useless."""
+        """Whether a record could not be sent. Later records of the run are then not sent either."""
         started = header.started
         self._start = datetime.fromisoformat(started).timestamp() if started else time.time()
         self._count = 0
@@ -107,7 +108,7 @@ class RunSpans:
         self._times: dict[str, list[float]] = {}
 
     def take(self, line: Line) -> Iterator[Span]:
-        """Add the next line of the journal, and yield the spans that end with it."""
+        """Add the next line of the journal, and yield the spans that this line completes."""
         if self.has_ended:
             return
         number, self._count = self._count, self._count + 1
@@ -311,7 +312,7 @@ class RunSpans:
     # Parts.
 
     def _keep(self, number: int, line: Line) -> None:
-        """Keep a line for the span of its thought, or of the run."""
+        """Store a line for the span of the thought that it belongs to, or else for the span of the run."""
         record = line.e
         if isinstance(record, Thought):
             self._lines[record.id] = []
@@ -325,12 +326,14 @@ class RunSpans:
         return int((self._start + seconds) * 1e9)
 
     def _id(self, size: int, *place: str) -> bytes:
-        """Return an id of `size` bytes, which depends only on the run and the place in it."""
+        """Return an id of `size` bytes: a hash of the run and of `place`, such as `("thought", id)`. `place`
+        is empty for the run itself.
+        """
         text = "\n".join([self.header.id, self.header.started, *place])
         return hashlib.sha256(text.encode()).digest()[:size]
 
     def _shown(self, value: Any) -> Any:
-        """Return a value with its texts as spans may hold them: without secrets, and cut if they are long."""
+        """Return `value` with secrets removed from its texts and texts cut to `LONGEST` characters."""
         if isinstance(value, str):
             text = without_keys(clean(value), self._secrets)
             more = len(text) - LONGEST
@@ -349,7 +352,7 @@ class RunSpans:
 
 
 _MODELS = ("value", "parts", "vote", "joint", "logprob")
-"""The evaluators that are language models."""
+"""Names of evaluators (`Scored.by`) whose scores come from a language model."""
 
 _PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -359,13 +362,13 @@ _PROVIDERS = {
     "vertex_ai": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""The names of providers in the conventions, where they differ from those in model names."""
+"""OpenTelemetry's names of providers, by the prefix of a model name. Other prefixes are used unchanged."""
 
 _REQUEST = (
     *("temperature", "max_tokens", "stop_sequences", "seed", "top_p", "top_k"),
     *("frequency_penalty", "presence_penalty"),
 )
-"""The settings of a call for which the conventions have a name."""
+"""The settings of a call that have an attribute `gen_ai.request.…` in OpenTelemetry's conventions."""
 
 
 def _record(lines: Sequence[tuple[int, Line]]) -> dict[str, Any]:
@@ -399,7 +402,7 @@ def _tool(call: Call, reply: Reply) -> tuple[str, dict[str, Any]]:
 
 
 def _message(message: Message, thinking: str | None = None) -> dict[str, Any]:
-    """Return a message as the attributes of OpenTelemetry hold it."""
+    """Return a message in the JSON format of OpenTelemetry's attributes."""
     parts: list[dict[str, Any]] = [] if thinking is None else [{"type": "reasoning", "content": thinking}]
     if message.tool_call_id is not None:
         parts.append({"type": "tool_call_response", "id": message.tool_call_id, "response": message.content})
@@ -411,7 +414,7 @@ def _message(message: Message, thinking: str | None = None) -> dict[str, Any]:
 
 
 def _flat(name: str, message: Message, thinking: str | None = None) -> dict[str, Any]:
-    """Return a message as the attributes of OpenInference hold it."""
+    """Return a message as flat attributes of OpenInference, whose names begin with `name`."""
     name = f"{name}.message"
     found: dict[str, Any] = {f"{name}.role": message.role, f"{name}.tool_call_id": message.tool_call_id}
     if thinking is None:

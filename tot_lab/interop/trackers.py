@@ -1,8 +1,8 @@
-"""Sweeps in experiment trackers: a run of the tracker for the sweep, and below it one per run of the sweep.
+"""Sends a sweep to an experiment tracker: a parent run for the sweep, and a child run for each of its runs.
 
-The tracker receives the table `sweep.df()`: the columns that identify a run and its settings as parameters,
-numbers as metrics, and other texts as tags. The run for the sweep has the success rate of each setting with
-its interval. Journals, tables and pages are artifacts.
+The data come from the table `sweep.df()`. Columns that identify a run, and the settings of its strategy, are
+parameters; numbers are metrics; other texts are tags (MLflow) or summary values (W&B). The parent run has the
+success rate of each setting with its confidence interval. Journals, tables and HTML pages are artifacts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from tot_lab.core.scrubbing import scrubbed
 from tot_lab.lab.sweeps.sweep import Sweep
 
 LONGEST = 500
-"""The most characters of a parameter, since some servers accept no more."""
+"""Maximum characters of a parameter or text, since some servers accept no more."""
 
 
 class _Tracked(NamedTuple):
-    """A run of a tracker. `texts` are results too, and `write` writes its artifacts into a folder."""
+    """The data of a tracker run. `texts` are results that are not numbers. `write` writes artifacts to a
+    folder.
+    """
 
     id: str
     name: str
@@ -39,7 +41,7 @@ class _Tracked(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """A digest of the results."""
+        """A hash of the results, which shows whether the tracker already has them."""
         return _digest([self.metrics, self.texts])
 
     @property
@@ -51,11 +53,11 @@ class _Tracked(NamedTuple):
 def mlflow(sweep: Sweep) -> str:
     """Send a sweep to MLflow: a parent run for the sweep, and a child run for each run of the sweep.
 
-    They belong to the active experiment of the server or store that MLflow is set to. Sending a sweep again
-    adds only runs and results that are new since then.
+    The runs belong to MLflow's active experiment at its current tracking URI. Sending a sweep again adds only
+    new runs and new results.
 
     Returns:
-        The id of the run for the sweep.
+        The id of the parent run.
 
     Raises:
         ImportError: If MLflow is not installed.
@@ -76,7 +78,7 @@ def mlflow(sweep: Sweep) -> str:
 
     @contextmanager
     def opened(one: _Tracked) -> Iterator[str]:
-        """Open a run of MLflow, nested in the active one, and send the data that it lacks."""
+        """Open an MLflow run, nested in the active one, and send the data that MLflow lacks."""
         made = known.get(one.id)
         run_id = None if made is None else made.info.run_id
         tags = {"tot_lab.sweep": tracked.id, "tot_lab.id": one.id, **one.texts}
@@ -109,9 +111,9 @@ def mlflow(sweep: Sweep) -> str:
 def wandb(sweep: Sweep) -> str:
     """Send a sweep to Weights & Biases: a group with a run for the sweep, and one for each run of the sweep.
 
-    They belong to the project of the environment (`WANDB_PROJECT`). Their ids are derived from the sweep, so
-    that a server updates them if the sweep is sent again. Offline, each call writes new folders, with the
-    same ids.
+    The environment variable `WANDB_PROJECT` names the project. The ids of the runs are derived from the
+    sweep, so that sending it again updates the same runs on the server. Offline, each call writes new folders
+    for the same ids.
 
     Returns:
         The id of the run for the sweep, which is also the name of the group.
@@ -133,7 +135,7 @@ def wandb(sweep: Sweep) -> str:
             job_type="sweep" if is_parent else "run",
             config=one.parameters,
             resume="allow",
-            reinit="create_new",  # a run of the user stays open
+            reinit="create_new",  # does not end a run that the user has open
             settings=tracker.Settings(console="off", silent=not is_parent),
         )
         status = 1
@@ -154,7 +156,7 @@ def wandb(sweep: Sweep) -> str:
 
 
 def _tracked(sweep: Sweep, name: str) -> tuple[_Tracked, Iterator[_Tracked]]:
-    """Return a sweep and its runs as runs of a tracker."""
+    """Return the tracker run of the sweep, and an iterator over the tracker runs of its runs."""
     if not isinstance(sweep, Sweep):
         raise TypeError(f"track.{name} expects a Sweep: got {type(sweep).__name__}. Was `await` forgotten?")
     table = sweep.df()
@@ -204,10 +206,10 @@ def _write_run(sweep: Sweep, run_id: str, folder: Path) -> None:
 
 
 _IDENTITY = ("setting", "strategy", "domain", "task", "task_number", "repeat", "simulated")
-"""The columns that identify a run."""
+"""Columns of `sweep.df()` that identify a run."""
 
 _TEXTS = ("answer", "answer_state", "stop_reason", "error", "strategy_used", "run_id")
-"""The other columns that hold text."""
+"""Other columns of `sweep.df()` with text."""
 
 
 def _numbers(row: Mapping[Any, Any]) -> dict[str, float]:
@@ -217,7 +219,9 @@ def _numbers(row: Mapping[Any, Any]) -> dict[str, float]:
 
 
 def _flat(name: str, value: Any) -> dict[str, str]:
-    """Return settings as parameters: `{"search": {"width": 2}}` has the parameter `NAME.search.width`."""
+    """Flatten settings: `{"search": {"width": 2}}` becomes the parameter `NAME.search.width`. `None` is left
+    out.
+    """
     if isinstance(value, dict):
         parts = [_flat(f"{name}.{part}", held) for part, held in value.items()]
         return {key: text for part in parts for key, text in part.items()}
@@ -227,7 +231,7 @@ def _flat(name: str, value: Any) -> dict[str, str]:
 
 
 def _cut(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return texts without secrets. Only the beginning of a long one is kept."""
+    """Return texts without secrets, cut to `LONGEST` characters each."""
     shown = {name: scrubbed(text) for name, text in texts.items()}
     return {name: text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" for name, text in shown.items()}
 

@@ -1,7 +1,8 @@
 """Tools that strategies may call, and the limits of their effects.
 
-`tl.tools` offers all of them. `tot_lab` adds those of other packages, which need a lab or a domain: they are
-imported when they are first used. `python tests/contract/test_names.py` writes the stub `__init__.pyi`.
+`tl.tools` exports them. Tools that need a lab or a domain are defined in other subpackages; `tot_lab` adds
+their names here, and they are imported at first use. `python tests/contract/test_names.py` writes the stub
+`__init__.pyi`.
 """
 
 import inspect

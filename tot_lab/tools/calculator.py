@@ -1,7 +1,7 @@
 """An exact calculator.
 
-An expression is parsed and never executed as code, and every number is a fraction. Sizes are checked before a
-number is computed, so that no expression can hang or exhaust the memory.
+An expression is parsed and never executed as code. Every number is a `Fraction`, and its size is checked
+before it is computed, so that no expression can hang or exhaust the memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tot_lab.core.tool import Arguments, Name, Tool, fitting, schema_of
 
 LONGEST = 1_000  # maximum characters of an expression
 LARGEST = 10_000  # maximum bits of a numerator or denominator
-DIGITS = 3_000  # about as many as LARGEST, in decimal
+DIGITS = 3_000  # LARGEST bits in decimal digits, rounded
 EXACT = 50  # maximum digits of a decimal that is shown in full
 
 KNOWN = "numbers, + - * / // % ^ and parentheses"
@@ -54,14 +54,21 @@ class Calculator(Tool):
     pure: bool = True
     retries: int = 0
     digits: Annotated[int, Field(ge=1, le=1_000)] = 12
-    """Digits of a result that is not a short decimal. Its fraction is shown too."""
+    """Significant digits of a result that is rounded because it has no decimal of at most 50 digits. Its
+    exact fraction is shown too if it is short.
+    """
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
         return shown(value_of(fitting(arguments, _Expression).expression), self.digits)
 
 
 def value_of(expression: str) -> Fraction:
-    """Return the value of an expression. Raises ValueError and ZeroDivisionError."""
+    """Return the value of an expression.
+
+    Raises:
+        ValueError: If the expression is invalid, too long, or has a number that is too large.
+        ZeroDivisionError: If it divides by zero.
+    """
     text = " ".join(plain(expression).split())
     if len(text) > LONGEST:
         raise ValueError(f"the expression has {len(text):,} characters; {LONGEST:,} are the most")
@@ -76,8 +83,8 @@ def value_of(expression: str) -> Fraction:
 
 
 def shown(value: Fraction, digits: int) -> str:
-    """Return a number as a decimal if that is short, or else its fraction and a decimal of that many
-    digits.
+    """Return a number as an exact decimal if that has at most `EXACT` digits. Otherwise return its fraction,
+    if short, and a decimal that is rounded to `digits` digits.
     """
     above, below = Decimal(value.numerator), Decimal(value.denominator)
     exact = above if below == 1 else Context(prec=EXACT).divide(above, below)

@@ -1,8 +1,8 @@
-"""Tools that read and write files below one folder.
+"""Tools that read and write files below one folder, the root.
 
-No path can name anything outside the root. A path is resolved first and then opened folder by folder without
-following links, so that a link that is created meanwhile has no effect. Only regular files are opened.
-Writing follows no links, and a file is written completely or not at all.
+No path can reach a file outside the root. To read a file, its path is resolved first and then opened folder
+by folder without following symbolic links, so that a link that is created in between has no effect. Only
+regular files are read. Writing follows no symbolic links, and a file is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _UnderRoot(Tool):
     effects: Effects = ("files",)
     retries: int = 0
     root: str
-    """The folder."""
+    """Folder that contains the files. Paths in tool calls are relative to it."""
 
     @field_validator("root", mode="before")
     @classmethod
@@ -61,8 +61,8 @@ class _UnderRoot(Tool):
 
 
 class ReadFile(_UnderRoot):
-    """Reads text files below `root`, completely or some lines. Links that lead out of `root` are not
-    followed.
+    """Reads a text file below `root`, whole or a range of its lines. A symbolic link that leads out of `root`
+    is an error.
     """
 
     kind: ClassVar[str] = "read_file"
@@ -88,7 +88,7 @@ class ReadFile(_UnderRoot):
             raise ValueError(f"{given.path} is no text: a binary file of {size:,} bytes")
         if given.first_line == 1 and given.last_line is None:
             return text
-        lines = list(StringIO(text))  # as editors count lines: a form feed does not end one
+        lines = list(StringIO(text))  # unlike `splitlines`, this does not end a line at a form feed
         chosen = lines[given.first_line - 1 : given.last_line]
         if not chosen:
             raise ValueError(f"{given.path} has {len(lines):,} lines")
@@ -99,9 +99,9 @@ class WriteFile(_UnderRoot):
     """Writes text files below `root`. Missing folders are created.
 
     Its effect is `file-write`, which is denied unless an effect policy allows it: `tl.Lab(…,
-    tools=[tl.tools.WriteFile(root="out")], effect_policy=tl.EffectPolicy(allow={"file-write"}))`. Links are
-    not followed, and no part of a path may begin with a dot. A file appears completely or not at all, even if
-    the process is killed.
+    tools=[tl.tools.WriteFile(root="out")], effect_policy=tl.EffectPolicy(allow={"file-write"}))`. Symbolic
+    links are not followed, and no part of a path may begin with a dot. A file appears completely or not at
+    all, even if the process is killed.
     """
 
     kind: ClassVar[str] = "write_file"
@@ -137,7 +137,7 @@ class WriteFile(_UnderRoot):
         return f"wrote {given.path} ({len(data):,} bytes)"
 
     def _put(self, name: str, data: bytes, place: int) -> None:
-        """Write `data` to the file `name` of the open folder `place` in one step."""
+        """Write `data` to the file `name` of the open folder `place`, atomically."""
         if self.overwrite:
             with suppress(FileNotFoundError):
                 if not stat.S_ISREG(os.lstat(name, dir_fd=place).st_mode):
@@ -151,7 +151,7 @@ class WriteFile(_UnderRoot):
                 os.fsync(writer.fileno())
             if self.overwrite:
                 os.replace(draft, name, src_dir_fd=place, dst_dir_fd=place)
-            else:  # creating the link fails if the name exists, in one step
+            else:  # atomic: creating the link fails if the name exists
                 os.link(draft, name, src_dir_fd=place, dst_dir_fd=place, follow_symlinks=False)
         finally:
             with suppress(FileNotFoundError):
@@ -159,7 +159,9 @@ class WriteFile(_UnderRoot):
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """Return the names in a path below the root. Raises ValueError for any other path."""
+    """Return the folder names and the file name of a path below the root. Raises ValueError if the path is
+    absolute, or contains `..`, a backslash or a name that begins with a dot.
+    """
     plain = PurePosixPath(path)
     if "\0" in path or "\\" in path or plain.is_absolute() or ".." in plain.parts or not plain.parts:
         raise ValueError(f"{path[:80]!r} must be a path below the root, such as notes/today.md")
@@ -169,8 +171,8 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _folder_below(root: str, names: Sequence[str], *, make: bool = False) -> int:
-    """Return the opened folder of `names` without following links below `root`. `make` creates missing ones.
-    Raises OSError.
+    """Open the folder `root/names[0]/names[1]/…` without following links below `root`, and return its file
+    descriptor. With `make`, missing folders are created. Raises OSError.
     """
     place = os.open(Path(root).resolve(), os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -188,7 +190,7 @@ def _folder_below(root: str, names: Sequence[str], *, make: bool = False) -> int
 
 
 class ListFiles(_UnderRoot):
-    """Lists the files below `root`, one per line with its size. Links are listed and not followed."""
+    """Lists the files below `root`, one per line with its size. Symbolic links are listed, not followed."""
 
     kind: ClassVar[str] = "list_files"
     name: Name = "list-files"
@@ -207,7 +209,9 @@ class ListFiles(_UnderRoot):
 
 
 def files_under(root: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield each file below `root`, ordered by folder and name."""
+    """Yield the path relative to `root` and the `lstat` of each file below `root`, in order of folder and
+    name.
+    """
     for folder, folders, names, place in os.fwalk(root):
         folders.sort()
         for name in sorted([*names, *folders]):
@@ -225,8 +229,11 @@ def _describe(about: os.stat_result) -> str:
 
 @contextmanager
 def opened(root: str, path: str) -> Iterator[int]:
-    """Open the regular file `path` below `root` for reading. Raises ValueError for any other file, and
-    FileNotFoundError.
+    """Open the file `path` below `root` for reading, and yield its descriptor.
+
+    Raises:
+        ValueError: If the path leads out of `root`, or the file is not a regular file.
+        FileNotFoundError: If the file cannot be opened.
     """
     if "\0" in path or "\\" in path or PurePosixPath(path).is_absolute():
         raise ValueError(f"{path[:80]!r} must be a path below the root, such as notes/today.md")

@@ -1,8 +1,8 @@
-"""Tools of MCP servers, for the tools of a lab.
+"""Makes the tools of MCP servers usable as tools of a lab.
 
-Servers are not trusted. The names and schemas of their tools are checked, and the effects that a server
-claims loosen no policy. A record holds the tools by name and schema. Loading one starts no command and
-connects to no server.
+Servers are not trusted. The names and schemas of their tools are checked, and what a server says about the
+effects of a tool never relaxes an effect policy. A journal contains the tools by name and schema. Loading a
+journal starts no command and connects to no server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tot_lab.core.tools import tool_name
 from tot_lab.tools.mcp_connection import Connection, connection_to
 
 MAX_SCHEMA = 50_000
-"""Characters of a schema. A tool with a larger one is left out."""
+"""Maximum characters of a tool's JSON schema. A tool with a larger schema is left out."""
 
 MAX_DESCRIPTION = 4_000
 """Characters after which the description of a tool is truncated."""
@@ -33,12 +33,12 @@ MAX_NAME = 64
 
 
 class McpTool(Tool):
-    """A tool of an MCP server. `tl.tools.mcp` makes them."""
+    """A tool of an MCP server. `tl.tools.mcp` makes such tools."""
 
     kind: ClassVar[str] = "mcp_tool"
     server: str
     """The origin of the server's URL or the name of its program, and the name that the server reports. The
-    rest of a URL or a command is not recorded, since it may hold secrets.
+    rest of a URL or a command is not recorded, since it may contain secrets.
     """
 
     remote: str
@@ -52,7 +52,7 @@ class McpTool(Tool):
         return self._connection.call(self.remote, arguments)
 
     def __getstate__(self) -> dict[Any, Any]:
-        """Drop the connection, which another process does not have."""
+        """Leave out the connection, which works only in this process."""
         return {**super().__getstate__(), "__pydantic_private__": {"_connection": None}}
 
 
@@ -71,16 +71,16 @@ async def mcp(
         async with tl.tools.mcp("npx -y @modelcontextprotocol/server-memory") as tools:
             run = await tl.Lab(model, tools=tools).run(tl.ReAct(), task)
 
-    The tools work until the block ends; a replay of the run needs no server. A call that failed is made again
-    only if the server calls the tool read-only and gave no answer.
+    The tools work until the block ends; a replay of the run needs no server. A call without an answer is
+    retried once, and only if the server marks the tool as read-only.
 
     Args:
         server: The URL of a server (streamable HTTP), or the command that starts one (stdio), as a list or as
             text. It is not run in a shell.
-        prefix: Begins the name of each tool, so that the tools of several servers have different names.
-        effects: The effects of all these tools; see `tl.EffectPolicy`. `None` means that they are not
-            declared, whatever the server says about them. Those of a URL always have `network` too.
-        env: Variables for the command, which gets only these and `PATH`, `HOME` and the like.
+        prefix: Prefix of each tool's name, so that the tools of several servers have different names.
+        effects: The effects of all these tools; see `tl.EffectPolicy`. If the server is a URL, `network` is
+            added. `None` means that the effects are unknown, whatever the server says about them.
+        env: Environment variables for the command, which gets only these and `PATH`, `HOME` and the like.
         headers: Headers of every request to the URL, such as `{"Authorization": "Bearer …"}`.
         timeout: Seconds for connecting, and for each call.
 
@@ -89,8 +89,8 @@ async def mcp(
         ValueError: `server` is neither a URL nor a command.
 
     Warns:
-        RuntimeWarning: A tool is left out because its schema cannot be used, or gets another name because two
-            names of the server become the same here.
+        RuntimeWarning: A tool is left out because its schema cannot be used, or is renamed because two tools
+            of the server get the same name when special characters are replaced.
     """
     if find_spec("mcp") is None:
         raise ImportError(requires("tl.tools.mcp", "mcp", "mcp") + ".")
@@ -136,23 +136,26 @@ def _tools_of(
         made[name]._connection = connection
         if name != first:
             _warn(
-                f"{connection.label}: the tools {made[first].remote!r} and {tool.name!r} are both {first!r} "
-                f"here. The latter is named {name!r}."
+                f"{connection.label}: the tools {made[first].remote!r} and {tool.name!r} both get the name "
+                f"{first!r}. The latter is renamed {name!r}."
             )
     return [*made.values()]
 
 
 def _name(prefix: str, name: str) -> str:
-    """The name by which a model calls a tool."""
+    """Return the name by which a model calls a tool: of letters, digits and hyphens, beginning with a letter,
+    and at most `MAX_NAME` characters long.
+    """
     plain = tool_name(f"{prefix}-{name}")
     return (plain if plain[:1].isalpha() else f"tool-{plain}".strip("-"))[:MAX_NAME].strip("-")
 
 
 def _usable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a tool as it is, apart from properties that are `true` or `false`, now `{}`.
+    """Return the JSON schema of a tool, with `{}` in place of each property whose schema is `true` or
+    `false`.
 
     Raises:
-        ValueError: It cannot be used.
+        ValueError: If the schema is larger than `MAX_SCHEMA` or invalid.
     """
     from jsonschema import Draft202012Validator, SchemaError  # noqa: PLC0415
 
@@ -170,4 +173,4 @@ def _usable(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=5)  # where the block begins
+    warnings.warn(message, RuntimeWarning, stacklevel=5)  # the line of `async with`

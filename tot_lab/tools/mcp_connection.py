@@ -1,8 +1,8 @@
 """Connections to MCP servers, which may be hostile.
 
-Every message of a server is limited in size, and every wait in time; a server that dies is an error of its
-calls. No shell reads a command, and it gets no more of the environment than it needs. Secrets that were
-passed for a server are removed from its messages.
+Every message of a server is limited in size, and every wait in time. If a server dies, its calls fail. A
+command is not run in a shell, and gets only the environment variables that it needs. Secrets in the URL,
+headers or `env` of a server are removed from its results and errors.
 """
 
 from __future__ import annotations
@@ -27,21 +27,29 @@ from tot_lab.core.scrubbing import LONG, SHORTEST, scrubbed, secrets_in, without
 from tot_lab.core.tool import Unfit
 
 MAX_BYTES = 10_000_000
-"""The largest message of a server. A larger one fails the call, and ends the connection to a command."""
+"""Maximum bytes of a message. A larger one fails the call, and ends the connection if the server is a
+command.
+"""
 
 MAX_TOOLS = 1_000
-"""The most tools of a server."""
+"""Maximum number of tools. A server that lists more cannot be used."""
 
-_SHOWN = 500  # characters of a reason, and of the end of what a command has written to standard error
+_SHOWN = 500  # maximum characters of an error, and of the tail of a command's standard error
 
 
 def connection_to(
     server: str | Sequence[str], env: Mapping[str, str] | None, headers: Mapping[str, str] | None
 ) -> Connection:
-    """Return a connection that is not open yet. Raises ValueError if `server` is no URL and no command."""
+    """Return a connection that is not open yet.
+
+    Raises:
+        ValueError: If `server` is neither a URL nor a command, a URL has `env`, or a command has `headers`.
+    """
     if isinstance(server, str) and server.startswith(("http://", "https://")):
         if env is not None:
-            raise ValueError(f"env is for commands: got it for {_origin(server)}. Pass headers to a URL.")
+            raise ValueError(
+                f"env requires a command: got the URL {_origin(server)}. Pass headers, or a command."
+            )
         return _ToUrl(server, headers or {})
     command = shlex.split(server) if isinstance(server, str) else [*server]
     if not command or "://" in command[0]:
@@ -49,22 +57,22 @@ def connection_to(
             f"server must be a command, or a URL that begins with http:// or https://: got {server!r}."
         )
     if headers is not None:
-        raise ValueError(f"headers are for URLs: got them for {command[0]!r}. Pass env to a command.")
+        raise ValueError(f"headers require a URL: got the command {command[0]!r}. Pass env, or a URL.")
     return _ToCommand(command, env or {})
 
 
 class Connection:
-    """A connection to a server.
+    """A connection to an MCP server.
 
-    It runs in a task of its own, so that its failure ends no other task, and a notebook may open it in one
-    cell and close it in another.
+    It runs in a separate asyncio task. A failure therefore ends no other task, and a notebook may open the
+    connection in one cell and close it in another.
     """
 
     effects: tuple[str, ...] = ()
-    """Effects of every tool of the server."""
+    """Effects that every tool has because of this type of connection."""
 
     def __init__(self, label: str, secrets: Sequence[str]) -> None:
-        """Name the server; nothing is started."""
+        """Store the server's name, and secrets to be removed from its results. Nothing is started."""
         self.label = label
         self._secrets = secrets
         self._client: Any = None
@@ -75,7 +83,9 @@ class Connection:
         raise NotImplementedError
 
     async def open(self, timeout: float) -> list[Any]:
-        """Connect, and return the tools of the server. Raises ConnectionError."""
+        """Connect, and return the tools that the server lists. Raises ConnectionError, also after `timeout`
+        seconds.
+        """
         from anyio import CancelScope  # noqa: PLC0415
 
         self._loop, self._closing, self._scope = asyncio.get_running_loop(), asyncio.Event(), CancelScope()
@@ -98,7 +108,12 @@ class Connection:
         await self._ended()
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the result of a tool as text. Raises `Unfit` if the tool reports an error."""
+        """Return the result of a tool as text.
+
+        Raises:
+            Unfit: If the tool reports an error, or the connection is closed. The call is not retried.
+            RuntimeError: If the server gives no valid answer.
+        """
         if self._client is None:
             raise Unfit(f"the connection to {self.label} is closed")
         # The lab may run in another loop than the connection. A cancellation is passed on.
@@ -107,7 +122,8 @@ class Connection:
             result = await asyncio.wrap_future(made)
         except Exception as error:
             raise RuntimeError(self._explain(error)) from None
-        text = without_keys("\n".join(_parts_of(result)), self._secrets)  # a toolbox removes those of the lab
+        # The toolbox removes the lab's own secrets.
+        text = without_keys("\n".join(_parts_of(result)), self._secrets)
         if result.is_error:
             raise Unfit(text or "the tool failed and gave no reason")
         return text
@@ -116,7 +132,8 @@ class Connection:
         from mcp_types import CallToolRequest, CallToolRequestParams, CallToolResult  # noqa: PLC0415
 
         request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=dict(arguments)))
-        # `client.call_tool` would match results with patterns of the server, which can take forever.
+        # `client.call_tool` would match results with regular expressions of the server, which can take
+        # forever.
         return await self._client.session.send_request(request, CallToolResult)
 
     async def _keep(self, opened: asyncio.Future[list[Any]]) -> None:
@@ -134,10 +151,10 @@ class Connection:
                 await self._closing.wait()
 
     async def _ended(self) -> None:
-        """Wait for the end of the task, which is cancelled if it is not closing."""
+        """Wait until the task of the connection ends. Cancel the task unless it is already closing."""
         if self._task is not None:
             if not self._closing.is_set():
-                self._scope.cancel()  # `self._task.cancel()` could interrupt the end of a command
+                self._scope.cancel()  # `self._task.cancel()` could interrupt the shutdown of a command
             await asyncio.wait([self._task])
             self._task.cancelled() or self._task.exception()  # marks the exception as retrieved
 
@@ -180,7 +197,7 @@ class _ToUrl(Connection):
                 self.is_packed = response.headers.get("content-encoding", "identity") != "identity"
 
             async def __aiter__(self) -> AsyncIterator[bytes]:
-                if self.is_packed:  # a few bytes may hold gigabytes
+                if self.is_packed:  # a few bytes may expand to gigabytes
                     raise httpx2.StreamError("the server sent a compressed message, which is not accepted")
                 size = 0
                 async for part in self.stream:
@@ -239,11 +256,11 @@ class _ToCommand(Connection):
             try:
                 yield received, sent
             finally:
-                received.close()  # what is left of its output is read, so that it can end
+                received.close()  # `_receive` then discards the remaining output, so that the process can end
                 with anyio.CancelScope(shield=True):
                     assert process.stdin is not None
                     process.stdin.close()
-                    with suppress(TimeoutError):  # a program of its own session may keep the pipes open
+                    with suppress(TimeoutError):  # a child process in another session may keep the pipes open
                         await asyncio.wait_for(process.wait(), GRACE)
                     with suppress(TimeoutError):
                         await asyncio.wait_for(end_async(process), 2 * GRACE)
@@ -259,7 +276,7 @@ class _ToCommand(Connection):
         async with to_session:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session has ended
                 while line := await self._line(process.stdout):
-                    with suppress(ValueError):  # some programs also print other lines
+                    with suppress(ValueError):  # some programs also print lines that are no messages
                         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                         await to_session.send(SessionMessage(message))
         while await process.stdout.read(1 << 16):
@@ -280,7 +297,7 @@ class _ToCommand(Connection):
                     text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                     process.stdin.write(f"{text}\n".encode())
                     await process.stdin.drain()
-        to_session.close()  # calls that wait for an answer fail
+        to_session.close()  # makes calls that wait for an answer fail
 
     async def _read_errors(self, process: Process) -> None:
         assert process.stderr is not None
@@ -304,13 +321,13 @@ def _too_large() -> str:
 
 
 def _origin(url: str) -> str:
-    """The part of a URL that holds no secret."""
+    """Return the scheme, host and port of a URL, which contain no secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _parts_of(result: Any) -> Iterator[str]:
-    """Yield the parts of a result as text. A part that is not text is only named."""
+    """Yield the parts of a tool result as text. Of binary data, only the type and the size are given."""
     for part in result.content:
         if part.type == "text":
             yield part.text
@@ -334,7 +351,7 @@ def _left_out(what: str, mime_type: str | None, data: str) -> str:
 
 
 def _hold(texts: Sequence[str], value: Any) -> bool:
-    """Whether `texts` already hold the structured content `value`, as servers send it to older clients."""
+    """Whether `texts` already contain the structured content `value`, which servers may also send as text."""
     read = [_json_or_text(text) for text in texts]
     wrapped = [value["result"]] if isinstance(value, dict) and [*value] == ["result"] else []
     return any(form in (texts, read) for one in (value, *wrapped) for form in (one, [one]))

@@ -1,6 +1,6 @@
 """A program that converts a page's HTML from standard input to Markdown on standard output.
 
-Pages are never parsed in the lab's process. A malicious page could keep a parser, and Python's global lock,
+Pages are never parsed in the lab's process. A malicious page could keep a parser, and the GIL,
 busy for hours; a separate process can be killed.
 """
 

@@ -1,8 +1,8 @@
-"""A tool that runs Python in its own process.
+"""A tool that runs Python in a separate process.
 
-A snippet ends with its call, also when the run is cancelled or this process is killed. The limits are set in
-the kernel before the snippet starts, so that it cannot lift them. Output goes to an unnamed file of limited
-size rather than to a pipe that a child process could keep open.
+A snippet ends with its call, even if the run is cancelled or this process is killed. The limits are set in
+the kernel before the snippet starts, so that the snippet cannot lift them. Output goes to an unnamed file of
+limited size rather than to a pipe that a child process could keep open.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class _Snippet(Arguments):
 
 
 class Python(Tool):
-    """Runs a Python snippet and returns what it printed. A snippet that raises is a failed call with its
-    traceback.
+    """Runs a Python snippet and returns what it printed. If the snippet raises, the call fails with its
+    traceback as the error.
 
     Each call starts in a new, empty folder that is deleted afterwards, with an empty environment and no
-    input. `timeout` limits the wall time, and the CPU time of each process. It requires Linux or macOS.
+    input. `timeout` limits the wall time, and the CPU time of each process. The tool requires Linux or macOS.
 
     An `isolated` snippet has no network, sees no other process, and can write only to its folder, also if
     this process runs as root. It can read the files that you can, keys in them included, and connect to the
     Unix sockets that you may open, which a network namespace does not hide. Through the sockets of Docker, an
     ssh-agent, D-Bus or a database it can act as you, also over the network. (Abstract Unix sockets are out of
-    reach.) Run the lab in a container for code from people or models that you do not trust. The folder may
-    grow to many files of `max_file_mb` MB.
+    reach.) Run the lab in a container for code from people or models that you do not trust. `max_file_mb`
+    limits each file, but not the number of files in the folder.
 
     A snippet and the processes that it starts end with the call, and within about two seconds if this process
     dies or is killed. A snippet that is not isolated can avoid that: on macOS by leaving its process group,
@@ -54,13 +54,13 @@ class Python(Tool):
     effects: Effects = ("process",)
     retries: int = 0
     memory: Annotated[int, Field(ge=32)] = 1_024
-    """MB of memory for each process."""
+    """Maximum memory of each process in MB."""
 
     max_file_mb: Annotated[int, Field(ge=1)] = 10
-    """MB that the output and each file may have."""
+    """Maximum size of the output and of each file in MB."""
 
     processes: Annotated[int, Field(ge=0)] = 32
-    """Maximum number of processes and threads. The kernel does not count those of root, and without
+    """Maximum number of processes and threads. The kernel does not count processes of root. Without
     isolation it counts all processes of the user.
     """
 
@@ -83,10 +83,10 @@ class Python(Tool):
             work, script = folder / "work", folder / "snippet.py"
             work.mkdir()
             script.write_text(code, encoding="utf-8", errors="replace")
-            computing = math.ceil(self.timeout) + 1  # the wall time ends first, unless it has many threads
+            computing = math.ceil(self.timeout) + 1  # the wall time ends first, unless there are many threads
             command = kept(
                 python(script),
-                wall=self.timeout + 5,  # if nobody ends it before
+                wall=self.timeout + 5,  # in case `end_async` does not end it before
                 limits=(computing, self.memory << 20, self.max_file_mb << 20, self.processes),
                 folder=work if self.isolated else None,
             )

@@ -2,9 +2,9 @@
 
 Every tool call gets a reply that a model can read. A tool runs in its own thread, with its own timeout and
 retries. An exception or a timeout becomes an error message without secrets, and a long result is truncated.
-In `replay` mode, a tool with effects is never called again: the run stops if its result is not known.
-A tool with effects is not called with a secret in its arguments, because a model may follow an instruction
-that it has read in a result.
+In `replay` mode, a tool with effects is never called: the run stops if its result is not recorded or cached.
+A tool with effects is not called with a secret in its arguments, because a tool result may contain an
+instruction to send secrets, which a model may follow.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tot_lab.core.tool import Tool, Unfit, tool
 from tot_lab.core.tools import MODEL, TOOL_LIMITS, characters_within, tool_name
 
 MAX_ERROR_CHARACTERS = 2_000
-"""Maximum characters of an error that a model is shown."""
+"""Maximum characters of an error message that a model reads."""
 
 
 CLEANUP_SECONDS = 1.0
-"""Seconds that an async tool has to clean up after a timeout or cancellation."""
+"""Seconds that a coroutine tool has to clean up after a timeout or cancellation."""
 
 
 _HOLDS_SECRET = (
@@ -44,20 +44,24 @@ _HOLDS_SECRET = (
 
 
 class NotReplayed(Halt):
-    """In `replay` mode a strategy called a tool that is not pure and has no known result."""
+    """In `replay` mode, a strategy called a tool that has effects or is not pure, and the result is not
+    recorded.
+    """
 
 
 class Toolbox:
     """The tools of a lab.
 
     Args:
-        tools: Tools, names of tools, or functions to make tools of.
-        policy: Effects that the tools may have. `None` allows those that they have, except for tools that
-            need permission.
-        context: Data that is passed to the tools with their arguments.
+        tools: Tools, names of tools, or functions, from which tools are made.
+        policy: Effects that the tools may have. `None` allows all effects, but no tool that needs permission
+            (`Tool.needs_permission`).
+        context: Data that is passed to each tool with its arguments.
 
     Raises:
-        ValueError: If the policy denies a tool.
+        ValueError: If the policy denies a tool, two tools have the same name, or a pure tool depends on more
+            than its source.
+        LookupError: If a tool was loaded from a file and lacks its function.
     """
 
     def __init__(
@@ -75,15 +79,15 @@ class Toolbox:
         self.tools: dict[str, Tool] = {}
         self.policy = policy
         self.policy_settings: dict[str, Any] = {} if policy is None else policy.model_dump(mode="json")
-        """The settings of the policy, for a header."""
+        """The settings of the policy, as the header of a run contains them."""
         self.context = dict(context or {})
         for made in chain.from_iterable(map(_tools_of, tools)):
             if made.name in self.tools:
                 raise ValueError(f"The names of tools must differ: got {made.name!r} twice.")
             if missing := needs_functions(made):
                 raise LookupError(
-                    f"The tool {made.name!r} was loaded from a file, which holds no functions. Pass the tool "
-                    f"itself to the lab, with {', '.join(missing)}."
+                    f"The tool {made.name!r} was loaded from a file, which does not contain its functions: "
+                    f"{', '.join(missing)}. Pass the original tool to the lab."
                 )
             _expect_distinguishable(made)
             if refusal := self._refusal(made):
@@ -94,7 +98,7 @@ class Toolbox:
             self.tools[made.name] = made
 
     def named(self, name: str) -> Tool:
-        """Return the tool of that name. Raises LookupError."""
+        """Return the tool with the name `name`. Raises LookupError if there is none."""
         if name not in self.tools:
             raise LookupError(
                 f"there is no tool {name!r}; there are {', '.join(sorted(self.tools)) or 'none'}"
@@ -108,15 +112,20 @@ class Toolbox:
         return self.policy.refusal(tool.spec)
 
     def carrying(self, tool: Tool, *, replaying: bool = False, keys: Sequence[str] = ()) -> Carrying:
-        """Return the end of the stack for `tool`. `keys` are hidden in results, as are those of the
-        environment and the context, and refused in arguments unless the policy allows them.
+        """Return the last layer of the call stack for `tool`, which calls it.
+
+        Args:
+            tool: The tool.
+            replaying: Whether a call of a tool that has effects or is not pure raises `NotReplayed`.
+            keys: Secrets of the lab. Like secrets in the environment and the context, they are removed from
+                results, and refused in arguments unless the policy allows secrets.
         """
         guarded = _reaches_out(tool) and not (self.policy and self.policy.allows_secrets)
         return Carrying(tool, self.context, replaying, [*keys, *secrets_in(self.context)], guarded)
 
 
 def _reaches_out(tool: Tool) -> bool:
-    """Whether arguments of `tool` can leave the lab. A tool that only asks a model does not count."""
+    """Whether arguments of `tool` can leave the lab. `False` for a tool whose only effect is a model call."""
     return tool.effects is None or bool({*tool.effects} - {MODEL})
 
 
@@ -127,7 +136,7 @@ def _tools_of(given: Tool | str | Callable[..., Any]) -> tuple[Tool, ...]:
 
 
 def _expect_distinguishable(tool: Tool) -> None:
-    """Raise ValueError for a pure tool whose cached results could be those of another one."""
+    """Raise ValueError if `tool` is pure but a different tool could have the same cache key."""
     for name in type(tool).model_fields:
         function = getattr(tool, name)
         if tool.pure and isinstance(function, UserFunction) and not function.identified_by_source:
@@ -139,7 +148,7 @@ def _expect_distinguishable(tool: Tool) -> None:
 
 
 class Carrying:
-    """The end of the stack: carries out one tool."""
+    """The last layer of the call stack of one tool: carries out its calls."""
 
     def __init__(
         self,
@@ -160,7 +169,7 @@ class Carrying:
         return [await self.reply(call, observer) for call in calls]
 
     async def reply(self, call: Call, observer: CallObserver) -> Reply:
-        """Return the result of `call`. Raises `NotReplayed`."""
+        """Return the result of `call`. Raises `NotReplayed` if `replay` mode forbids it."""
         if self.replaying and (self.tool.effects or not self.tool.pure):
             why = f"has effects ({', '.join(self.tool.effects)})" if self.tool.effects else "is not pure"
             raise NotReplayed(
@@ -201,7 +210,7 @@ class Carrying:
         """Return the result of the tool, which runs in its own thread, so that a hanging tool blocks nothing
         else.
 
-        Python cannot end a thread, so a hanging one remains until the process ends.
+        Python cannot end a thread, so a hanging thread remains until the process ends.
 
         Args:
             arguments: The arguments.
@@ -211,7 +220,7 @@ class Carrying:
         done: asyncio.Future[Any] = loop.create_future()
 
         def arrive(result: Any, error: Exception | None) -> None:
-            if done.done():  # the call was given up
+            if done.done():  # the call timed out or was cancelled
                 _closed(result)
             elif error is None:
                 done.set_result(result)
@@ -235,7 +244,7 @@ class Carrying:
         try:
             result = await done
             return result if isinstance(result, str) else await _left_when_late(self._awaited(result, most))
-        finally:  # the time may be up before the result is awaited
+        finally:  # a timeout may come before the result is awaited
             if done.done() and not done.cancelled() and done.exception() is None:
                 _closed(done.result())
 
@@ -244,11 +253,13 @@ class Carrying:
             return self._to_text(await result, most)
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
-        except BaseException as raised:  # the loop itself would end with it
+        except BaseException as raised:  # it would otherwise end the event loop
             raise _as_exception(raised) from None
 
     def _to_text(self, result: Any, most: int | None) -> str:
-        """Return a result as text, whatever its type, so that the tool is not called again."""
+        """Return a result of any type as text. It never fails, since the toolbox would then call the tool
+        again.
+        """
         try:
             text = result if isinstance(result, str) else to_json(result, **_ANY_FORM).decode()
         except ValueError:  # a lone surrogate
@@ -267,12 +278,14 @@ class Carrying:
 _ANY_FORM: Mapping[str, Any] = {
     "inf_nan_mode": "constants",  # NaN must not become null
     "bytes_mode": "base64",
-    "serialize_unknown": True,  # other values by their text
+    "serialize_unknown": True,  # values of other types become their `str`
 }
 
 
 async def _left_when_late(work: Coroutine[Any, Any, str]) -> str:
-    """Return the result of `work`. A cancellation is passed on, and `work` is abandoned if it ignores it."""
+    """Await `work` and return its result. A cancellation also cancels `work`, and abandons it after
+    `CLEANUP_SECONDS`.
+    """
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait([task])
@@ -285,36 +298,38 @@ async def _left_when_late(work: Coroutine[Any, Any, str]) -> str:
 
 
 def _as_exception(raised: BaseException) -> Exception:
-    """Return an exception that a future can hold."""
+    """Return an exception that a future accepts: `RuntimeError` for StopIteration, SystemExit and so on."""
     plain = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
     return raised if plain else RuntimeError(repr(raised))  # type: ignore[return-value]
 
 
 def _closed(result: Any) -> None:
-    """Close a coroutine that nothing has awaited or will await."""
+    """Close `result` if it is a coroutine that has not started, which would otherwise warn."""
     if inspect.iscoroutine(result) and inspect.getcoroutinestate(result) == inspect.CORO_CREATED:
         result.close()
 
 
-# Tools by name, as `tools=["calculator"]` and the command line's `--tools` accept them. A name stands for a
-# built-in tool by its kind, for all tools of a domain by the domain's name, or for what an installed package
-# offers: a tool class, a tool, a typed function, or several of these. A tool that needs settings names them
-# in its error.
+# Tools by name, for `tools=["calculator"]` and `--tools` of the command line. The name of a built-in tool
+# gives that tool, and the name of a domain all tools of the domain. The entry point of an installed package
+# is a tool class, a tool, a typed function, or a list of tools and functions. If a tool needs settings, the
+# error names them.
 
 
 def domain_tools() -> dict[str, tuple[Tool, ...]]:
-    """Return the tools of domains by the domain's name, without those of packages that are not imported."""
+    """Return the tools of each domain by the name of the domain. Domains of installed packages are included
+    only if they are already imported.
+    """
     import_parts()
     domains = {part.kind: part for part in REGISTRY.values() if issubclass(part, Domain)}
     return {kind: tools for kind, domain in domains.items() if (tools := domain.tools())}
 
 
 def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[Tool, ...]:
-    """Return the tools of that name; `web-fetch` and `web_fetch` are the same.
+    """Return the tools with a name; `web-fetch` and `web_fetch` are the same name.
 
     Args:
-        name: The name.
-        settings: Settings of the tool to make.
+        name: Name of a tool, of a domain, or of an entry point of an installed package.
+        settings: Settings with which the tool is created.
 
     Raises:
         ValueError: If the name is unknown, or settings are missing or not accepted.
@@ -342,7 +357,7 @@ def tools_named(name: str, settings: Mapping[str, Any] | None = None) -> tuple[T
 
 
 def needed(kind: type[Tool]) -> list[str]:
-    """Return the settings that a tool requires."""
+    """Return the names of the settings that have no default."""
     return [name for name, field in kind.model_fields.items() if field.is_required()]
 
 
@@ -356,7 +371,7 @@ def _made(kind: type[Tool], given: dict[str, Any]) -> Tool:
 
 def _as_they_are(name: str, tools: tuple[Tool, ...], given: dict[str, Any]) -> tuple[Tool, ...]:
     if given:
-        raise ValueError(f"{name!r} names finished tools, which accept no settings: got {', '.join(given)}.")
+        raise ValueError(f"{name!r} names tools that accept no settings: got {', '.join(given)}.")
     return tools
 
 

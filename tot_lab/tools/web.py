@@ -1,8 +1,8 @@
 """Tools for the web: fetching pages, and searching with the user's own provider.
 
-The address of each connection is checked, and again for every redirect. A name is resolved once, and the
-connection uses the resolved address, so that a name cannot resolve to a public address for the check and a
-private one for the connection. Proxies of the environment are not used.
+The IP address of each connection is checked, also after redirects. A host name is resolved once, and the
+connection uses the address that was checked, so that the name cannot resolve to a public address for the
+check and to a private one for the connection. Proxies in environment variables are not used.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _SPECIAL = tuple(
         # multicast; Teredo is in 2001::/23, 6to4 is 2002::/16
         *("::/96", "64:ff9b:1::/48", "100::/64", "100:0:0:1::/64", "2001::/23", "2001:db8::/32", "2002::/16"),
         *("2620:4f:8000::/48", "3fff::/20", "5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8"),
-        # Services of a cloud for the machines in it: Azure (its address looks public), AWS and others
+        # Metadata services of cloud providers: Azure (whose address looks public), AWS and others
         *("168.63.129.16/32", "169.254.169.254/32"),
     )
 )
 """Address blocks without public web pages.
 
-They are listed because Python's tables, which `is_global` reads, lack some: 192.0.0.0/24 before 3.11.9 and
-3.12.4, and Azure's in all versions.
+They are listed because Python's `is_global` does not know some of them: 192.0.0.0/24 before 3.11.9 and
+3.12.4, and Azure's address in all versions.
 """
 _TEXT = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
-# Only one encoding: nested ones can expand a few bytes to gigabytes.
+# Only one encoding: nested encodings can expand a few bytes to gigabytes.
 _PACKED = ("identity", "gzip", "deflate")
 
 
@@ -65,8 +65,9 @@ class _Query(Arguments):
 
 
 class WebFetch(Tool):
-    """Fetches a page and returns its text; HTML as Markdown with its links. Requires
-    `pip install 'tot-lab[web]'`."""
+    """Fetches a web page and returns its text. HTML is converted to Markdown, which keeps the links. Requires
+    `pip install 'tot-lab[web]'`.
+    """
 
     kind: ClassVar[str] = "web_fetch"
     name: Name = "web-fetch"
@@ -84,7 +85,7 @@ class WebFetch(Tool):
     """
 
     max_bytes: Annotated[int, Field(ge=1)] = 2_000_000
-    """Maximum bytes of a page. A longer page is truncated, with a note."""
+    """Maximum bytes of a page. A larger page is truncated, and its text ends with a note."""
 
     max_redirects: Annotated[int, Field(ge=0)] = 5
     """Maximum number of redirects."""
@@ -133,7 +134,7 @@ class WebFetch(Tool):
         return f"{moved}{text}{cut}"
 
     def may_reach(self, address: str) -> bool:
-        """Whether a connection to that address is allowed."""
+        """Whether a connection to the IP address `address` is allowed."""
         if self.allow_private is True:
             return True
         ip = ip_address(address.partition("%")[0])
@@ -144,8 +145,8 @@ class WebFetch(Tool):
 def is_public(ip: IPv4Address | IPv6Address) -> bool:
     """Whether `ip` is an address of the public internet.
 
-    It must be special neither in Python's tables nor in `_SPECIAL`, and the same holds for the IPv4
-    address that an IPv6 address represents (mapped, NAT64).
+    An address that Python's `ipaddress` or `_SPECIAL` lists as special is not public. For an IPv6 address
+    that represents an IPv4 address (mapped, NAT64), the IPv4 address is checked instead.
     """
     if isinstance(ip, IPv6Address):
         translated = IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else ip.ipv4_mapped
@@ -156,8 +157,8 @@ def is_public(ip: IPv4Address | IPv6Address) -> bool:
 
 
 async def readable(page: bytes, charset: str, *, html: bool, seconds: float) -> str:
-    """Return the text of a page, HTML as Markdown, converted by a process that ends if the call is
-    cancelled, or after `seconds`.
+    """Return the text of a page, with HTML converted to Markdown. A separate process converts it, and ends
+    after `seconds` or if the call is cancelled.
     """
     if html and not (find_spec("bs4") and find_spec("markdownify")):
         raise _needs_extra()
@@ -285,13 +286,13 @@ class Found(NamedTuple):
 
 
 SearchProvider: TypeAlias = Callable[[str, int], Awaitable[Iterable[Found | tuple[str, str, str]]]]
-"""An async function of a query and the number of wanted results, which returns the results."""
+"""A coroutine function that takes a query and the number of results, and returns the results."""
 
 _FOUND = TypeAdapter(list[Found])
 
 
 class WebSearch(Tool):
-    """Searches with the user's own provider; tot_lab has none."""
+    """Searches the web with a search provider that you supply. tot_lab contains none."""
 
     kind: ClassVar[str] = "web_search"
     name: Name = "web-search"
@@ -302,12 +303,12 @@ class WebSearch(Tool):
 
     effects: Effects = ("network",)
     provider: UserFunction
-    """`async def search(query: str, count: int)`, which returns (title, url, text) of each result, or a dict
-    of these.
+    """`async def search(query: str, count: int)`. It returns a list of results, each as a tuple
+    `(title, url, text)` or as a dict with these keys.
     """
 
     count: Annotated[int, Field(ge=1)] = 5
-    """Number of wanted results."""
+    """Maximum number of results."""
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Awaitable[str]:
         return self._search(fitting(arguments, _Query).query)

@@ -672,7 +672,7 @@ def test_a_sweep_has_the_tools_of_a_domain(tmp_path):
         ("--tools digits=3", "--tools: name a tool before digits=3"),
         (
             "--tools multi_hop digits=3",
-            "'multi_hop' names finished tools, which accept no settings: got digits",
+            "'multi_hop' names tools that accept no settings: got digits",
         ),
         ("--tools calculator,calculator", "The names of tools must differ: got 'calculator' twice"),
         ("--tools python", "python: process; add --allow process"),

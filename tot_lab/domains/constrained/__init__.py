@@ -20,7 +20,7 @@ from tot_lab.domains.constrained.constraints import Rule, check_rules, read, rul
 from tot_lab.domains.general import General
 
 COUNT = 120
-"""Number of tasks, 60 of each kind."""
+"""Number of tasks: 60 for writing and 60 for design."""
 
 ConstrainedKind: TypeAlias = Literal["writing", "design"]
 
@@ -131,14 +131,14 @@ class Constrained(General):
         return [draft for draft in drafts if draft]
 
     def read_value(self, text: str) -> float | None:
-        """Return the score on the last line with a score."""
+        """Return the score, from 0 to 1, on the last line that states one."""
         scores = map(read_score, reversed(text.splitlines()))
         return next((score for score in scores if score is not None), None)
 
     def read_answer(self, task: Task, text: str) -> str | None:
         """Return the text after the last line `Answer:`, or else the whole reply.
 
-        A code fence takes precedence.
+        If this text has code blocks, return the content of the last one.
         """
         return strip_answer(text) or None
 
@@ -237,13 +237,13 @@ def _tasks() -> list[dict[str, str]]:
 
 @cache
 def _references() -> dict[tuple[str, ...], str]:
-    """Return the reference of the task with each list of rules."""
+    """Return the reference of each task by the texts of its rules."""
     return {tuple(rule.text for rule in rules_in(one["question"])): one["reference"] for one in _tasks()}
 
 
 def reference_of(rules: Sequence[Rule]) -> str | None:
-    """Return an answer that satisfies `rules`, for simulated players. Returns `None` if they are not those of
-    a task.
+    """Return an answer that satisfies `rules`, for simulated players. Returns `None` if no task has
+    exactly these rules.
     """
     return _references().get(tuple(rule.text for rule in rules))
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 LONGEST = 20_000
-"""Maximum number of characters of an answer. Longer answers are unreadable. Tasks require less than a
-tenth."""
+"""Maximum number of characters of an answer. Longer answers are unreadable. The tasks need less than
+a tenth of it."""
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday")
 
@@ -66,7 +66,7 @@ Given: TypeAlias = Mapping[str, str]
 
 
 class Form(NamedTuple):
-    """A kind of rule whose sentence has slots."""
+    """A template of rules, with the function that checks them."""
 
     template: str
     """The sentence of the rule, with `{slots}`."""
@@ -347,7 +347,9 @@ _COUNT = re.compile(r"(?:seat|x|×)?\s*(\d{1,3})\s*(?:x|×|pieces?)?")
 
 
 def strip_answer(answer: str) -> str:
-    """Return the text after the last line `Answer:` and, if it contains code fences, inside the last one."""
+    """Return the text after the last line `Answer:`, or the whole text. If that has code blocks, return the
+    content of the last one.
+    """
     lines = answer.splitlines()
     for k in range(len(lines) - 1, -1, -1):
         match = _HEADING.match(lines[k])
@@ -440,7 +442,9 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def read(family: str, answer: str) -> Any:
-    """Parse an answer of `family`. Returns `None` if it is unreadable or has over 20,000 characters."""
+    """Parse an answer to a task of `family`, a key of `FORMS`. Returns `None` if it is unreadable or has over
+    20,000 characters.
+    """
     if len(answer) > LONGEST:
         return None
     parsed = _READERS[family](strip_answer(answer))

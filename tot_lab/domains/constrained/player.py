@@ -1,9 +1,9 @@
 """A simulated player of the tasks under hard constraints, for any strategy, including Deep Think.
 
 It reads the rules and the drafts only from the text of the prompt, and satisfies a rule with probability
-`skill`: it damages the reference of the task with these rules. A rule that the prompt repeats, for example in
-a critique or an approach, has two chances. A prompt of the domain is recognised by its closing words, a
-prompt of a strategy by the purpose of the call.
+`skill`. To violate a rule, it edits the reference of the task that has these rules. A rule that the prompt
+repeats, for example in a critique or an approach, gets two tries. A prompt of the domain is recognised by its
+closing words, a prompt of a strategy by the purpose of the call.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class _Responder(Responder["SimConstrained"]):
         """Make one answer from `drafts`, based on the draft that the player believes to be best.
 
         Returns:
-            The answer, and pairs of a rule and the draft from which it was adopted.
+            The answer, and index pairs (rule, draft) for each rule whose outcome was adopted from another
+            draft.
         """
         tries = [self.succeeds(twice=repeated) for repeated in self.repeated]
         if not drafts:
@@ -238,7 +239,7 @@ class _Responder(Responder["SimConstrained"]):
         return json.dumps({"name": "final-answer", "arguments": {"answer": answer}})
 
     def critique(self) -> str:
-        """Return SATISFIED, or UNSATISFIED with the rules that it believes violated."""
+        """Return SATISFIED, or UNSATISFIED with the rules that the player believes to be violated."""
         broken = self._broken(self.believed(self.last))
         if not broken:
             return "SATISFIED: I held it against each rule, and they are kept."
@@ -259,7 +260,7 @@ class _Responder(Responder["SimConstrained"]):
         return json.dumps({"steps": [{"id": id, **_STEP} for id in OPEN_STEP.findall(self.text)] or [_STEP]})
 
     def route(self) -> str:
-        """Return the kind of the task."""
+        """Return the kind of the task, from which a router chooses a strategy."""
         right = "writing" if self.rules[0].family == "writing" else "steps"
         kinds = ("simple", "steps", "open", "writing")
         return json.dumps({"kind": right if self.succeeds() else self.random.choice(kinds)})
@@ -291,13 +292,14 @@ class SimConstrained(Player):
     """Probability that a judgement is random, 0–1."""
 
     garble: Probability = 0.0
-    """Share of replies that are empty, 0–1."""
+    """Probability that a reply is empty, 0–1."""
 
 
 def damaged(reference: str, rules: tuple[Rule, ...], wanted: Sequence[bool], random: Random) -> str:
     """Return an answer that satisfies the `wanted` rules and violates the others, as far as possible.
 
-    It is the reference after random edits. An edit is kept if no fewer rules then have the wanted outcome.
+    The answer is the reference after random edits. An edit is accepted unless fewer rules have the wanted
+    outcome after it.
 
     Args:
         reference: An answer that satisfies all rules.
@@ -322,7 +324,7 @@ def damaged(reference: str, rules: tuple[Rule, ...], wanted: Sequence[bool], ran
 
 
 def _edited(parts: Sequence[str], words: Sequence[str], random: Random) -> list[str]:
-    """Return words and what is between them, in turn, after one edit."""
+    """Return a copy of `parts`, which alternates words and separators, after one random edit."""
     new = list(parts)
     at, to = (random.randrange(0, len(new), 2) for _ in range(2))
     edit = random.randrange(7)

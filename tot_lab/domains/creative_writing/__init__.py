@@ -1,7 +1,7 @@
 """Creative writing: passages of four paragraphs with given last sentences (Yao et al. 2023, section 4.2).
 
 The first step is a plan, and the second step is the passage. The grade is the share of paragraphs that end
-with their sentence. Coherence is not graded. A model scores it from 1 to 10.
+with their given sentence. Coherence is not part of the grade; a model can score it from 1 to 10.
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ class CreativeWriting(Domain):
     def read_sample(self, task: Task, path: Path, text: str) -> str | None:
         """Return the plan, or the passage if the path has a plan already.
 
-        Headings and the rest of the reply are dropped.
+        Headings and the rest of the reply are dropped. Returns `None` if the path is complete, or the reply
+        contains only the other part.
         """
         if self.complete(task, path):
             return None

@@ -145,7 +145,7 @@ class _Responder(Responder["SimCreativeWriting"]):
 class SimCreativeWriting(Player):
     """A simulated writer of passages.
 
-    If a call requests log-probabilities of yes or no, the reply is that one token.
+    If a call requests log-probabilities of yes or no, the reply is one token, yes or no.
     """
 
     kind = "sim/creative_writing"
@@ -164,7 +164,7 @@ class SimCreativeWriting(Player):
     """Probability that a judgement or a vote is random, 0–1."""
 
     garble: Probability = 0.0
-    """Share of replies that are empty, 0–1."""
+    """Probability that a reply is empty, 0–1."""
 
 
 def _numbered_list(name: str, texts: Sequence[str]) -> str:

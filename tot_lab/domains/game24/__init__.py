@@ -2,8 +2,8 @@
 
 The domain does the arithmetic, and the model chooses the steps. A step is valid if it combines two numbers
 that are left and does not state a wrong result. It is stored in one canonical form, `4 * 5 = 20 (left: 6 10
-20)`, without other text of the model. Only `solvable` and `grade` reveal whether 24 can be reached. A search
-does not use them; it relies on its evaluator.
+20)`, without other text of the model. Only `solvable` tells whether 24 can still be reached. A search does
+not use it, but relies on its evaluator.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _AROUND = " \t\r\n*`$."
 _LEAD = re.compile(
     r"\W*+(?:[a-z]++ ){0,3}?(?:answer|solution|expression|equation)(?: is)?[\s:*]++", re.IGNORECASE
 )
-_LONGEST_LINE = 1_000  # characters of a line that may be an answer
+_LONGEST_LINE = 1_000  # maximum characters of a line that is read as an answer
 _MOST_LINES = 1_000
 _ATOM, _PRODUCT, _SUM = 3, 2, 1
 
@@ -241,7 +241,7 @@ class Game24(StateDomain):
         r"""Return the expression between the last `<answer>` tags, or else after the last `Answer:` that
         begins a line, or else in the last `\boxed{…}`, or else the last line that is an expression.
 
-        It may be LaTeX. `= 24` after it and `24 =` before it are removed.
+        The expression may be LaTeX. `= 24` after it and `24 =` before it are removed.
         """
         stated = _stated(text)
         if stated is not None:
@@ -265,7 +265,7 @@ class Game24(StateDomain):
     def complete(self, task: Task, path: Path) -> bool | None:
         """Return `True` if only 24 is left, or the last step is an answer.
 
-        Returns `None` if the path is not readable.
+        Returns `None` if a step is not a possible move.
         """
         if _stated_answer(path) is not None:
             return True
@@ -429,8 +429,8 @@ def _stated_answer(path: Path) -> str | None:
 
 
 def _stated(text: str) -> str | None:
-    """Return the expression in `<answer>` tags or after `Answer:`, or all the text there if that holds none.
-    `None` if there is neither.
+    """Return the expression in `<answer>` tags or after `Answer:`. If the text there contains no expression,
+    return that text. `None` if there are neither tags nor `Answer:`.
     """
     stated = final_answer(text)
     if stated is None:
@@ -439,13 +439,15 @@ def _stated(text: str) -> str | None:
 
 
 def _first_expression(lines: list[str]) -> str | None:
-    """Return the first line, or side of an equation in a line, that is an expression of several numbers."""
+    """Return the first result of `_expression` for `lines`, or `None`."""
     found = (_expression(line) for line in lines[:_MOST_LINES] if len(line) < _LONGEST_LINE)
     return next(filter(None, found), None)
 
 
 def _expression(line: str) -> str | None:
-    """Return the side of an equation with the most numbers, or all of it if a side is a number but not 24."""
+    """Return the side with the most numbers of the equation in a line. If a side is a number other than 24,
+    return the whole line. `None` if no side is an expression with at least two numbers.
+    """
     text = _MATH.sub("", undecorated(line, ends="."))
     sides = [side.strip(_AROUND) for side in _EQUALS.split(text, 9)]
     counts = [len(read[1]) if (read := value_of(side)) else 0 for side in sides]
@@ -459,7 +461,7 @@ def _walk(task: Task, path: Path) -> tuple[Term, ...] | None:
     return terms_after(task.question, tuple(path))
 
 
-@lru_cache(maxsize=4096)  # a search passes each path about ten times
+@lru_cache(maxsize=4096)  # a search calls this about ten times for each path
 def terms_after(question: str, path: tuple[str, ...]) -> tuple[Term, ...] | None:
     """Return the terms left of the hand `question` after the steps `path`, ignoring a last `Answer:` line.
 

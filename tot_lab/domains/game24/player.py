@@ -1,4 +1,4 @@
-"""A simulated player of the Game of 24, which needs no key and no network.
+"""A simulated player of the Game of 24, which needs no API key and no network.
 
 It reads only the text of a prompt and the sampling settings, never the purpose of a call or its node. It
 knows the game perfectly. `skill` and `noise` determine the frequency of its mistakes.
@@ -32,7 +32,7 @@ _Numbers = tuple[Fraction, ...]
 
 
 class _Responder(Responder["SimGame24"]):
-    """Plays with the numbers that are left according to the prompt."""
+    """Composes replies from the numbers left that the prompt states."""
 
     forms = _FORMS
 
@@ -99,7 +99,7 @@ class _Responder(Responder["SimGame24"]):
         return float(believed) if len(left) == 1 else self.score_of(believed)
 
     def value(self) -> str:
-        """Return a judgement in one line, and its label."""
+        """Return a reason in one line, and the label `sure`, `likely` or `impossible`."""
         believed = self.believes()
         if len(self.left) == 1:
             return f"The result is {self.left[0]}.\n{'sure' if believed else 'impossible'}"
@@ -110,7 +110,7 @@ class _Responder(Responder["SimGame24"]):
         return f"I tried {tried} and others.\n{label}"
 
     def critique(self) -> str:
-        """Return a critique of the answer in the prompt, which is right if it makes 24 of the hand."""
+        """Return a critique of the answer in the prompt. An answer is right if it makes 24 of the hand."""
         _, found, rest = self.text.rpartition("<answer>\n")
         answer = rest.partition("\n</answer>")[0].partition("=")[0].strip() if found else ""
         value, used = value_of(answer) or (None, [])
@@ -123,7 +123,7 @@ class _Responder(Responder["SimGame24"]):
 class SimGame24(Player):
     """A simulated player of the Game of 24.
 
-    If a call requests log-probabilities of yes or no, the reply is that one token.
+    If a call requests log-probabilities of yes or no, the reply is one token, yes or no.
     """
 
     kind = "sim/game24"
@@ -132,14 +132,14 @@ class SimGame24(Player):
     unknown = "I am a simulated player of the Game of 24, and I do not understand this prompt."
 
     skill: Probability = 0.8
-    """Probability of a step after which 24 can be reached, if there are such steps and others, 0–1."""
+    """Probability that a step keeps 24 within reach, if such steps and other steps are possible, 0–1."""
 
 
 @lru_cache(maxsize=4096)
 def _stated_numbers(prompt: str, whole: bool) -> _Numbers:
-    """Return the numbers that `prompt` states last, or its hand for a `whole` game.
+    """Return the last numbers left in `prompt` or, if `whole` is true, the four numbers of the hand.
 
-    The result is empty if there are none.
+    The result is empty if `prompt` does not state them.
     """
     found = _HAND.search(prompt)
     hand = _numbers(found[1].replace(",", " ")) if found else ()
@@ -151,7 +151,8 @@ def _stated_numbers(prompt: str, whole: bool) -> _Numbers:
 def _last_numbers(text: str, otherwise: _Numbers = ()) -> _Numbers:
     """Return the last list of numbers left in `text`.
 
-    A separate line takes precedence over steps, which may be an example.
+    A line `Numbers left: …` takes precedence over a step with `(left: …)`, which may be an example. Returns
+    `otherwise` if there is neither.
     """
     found = _LEFT.findall(text) or _STEP_LEFT.findall(text)
     return _numbers(found[-1]) if found else otherwise

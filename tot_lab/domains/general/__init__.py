@@ -33,7 +33,7 @@ _SCALE = (
 
 
 ALONE = "A solution to it is the answer alone, without the way to it."
-"""In a request for JSON, the sentence in place of the one that asks for a last line `Answer: …`."""
+"""The sentence that replaces the request for a last line `Answer: …` in prompts that request JSON."""
 
 _TO_WRITE = re.compile(
     r"\s*(?:please\s+)?(?:write(?!\s+(?:down\b|[-+]?[\d.,]+))|draft|compose|rewrite|rephrase|paraphrase)\s",
@@ -68,24 +68,24 @@ class General(Domain):
     - `math`: Two numbers must be equal, so 0.333 is not 1/3. If no decimal equals the reference, a decimal
       with six or more places may be off by less than one unit in the last place, such as 0.333334. Other
       expressions must have the same value, or be equal according to math-verify. They may be LaTeX, Unicode
-      (`x²`, `½`, `√2`) or plain text (`x**2`, `sqrt(2)`), in a box, in marks, or bare. The order of a list
-      or a set does not matter; its elements are separated by commas, "and" or "or". A unit is ignored if the
-      reference or the answer has none; two units must be the same. 50% is right for both 50 and 0.5. In an
-      answer with words, math-verify chooses the expression. If it cannot read an expression, it takes the
-      number at its beginning. A comma joins three digits, as in 1,234, or separates the elements of a list.
-      It is a decimal point only against a number with a point: 1,22 is 1.22. `math` requires the extra
-      `math`.
+      (`x²`, `½`, `√2`) or plain text (`x**2`, `sqrt(2)`), with or without math delimiters or `\boxed`. The
+      order of a list or a set does not matter; its elements are separated by commas, "and" or "or". A unit is
+      ignored if the reference or the answer has none; two units must be the same. 50% is right for both 50
+      and 0.5. In an answer with words, math-verify chooses the expression. If math-verify cannot read an
+      expression, it takes the number at the beginning. A comma before three digits, as in 1,234, separates
+      thousands; other commas separate the elements of a list. A comma is a decimal point only if the other
+      text is a number with a point: 1,22 is 1.22. `math` requires the extra `math`.
     - `python`: The reference is Python code, such as assertions, that must run after the code of the answer
-      without an exception. The code is the answer's blocks of Python, or else all of it. It continues
-      `task.data["code_before"]`, if that exists. **It runs what the model wrote**, with the limits and the
-      isolation of `tl.tools.Python`, for at most 5 s of CPU time. The tests run in the same process, so code
-      that is written to deceive them, such as an object that equals everything, can pass.
+      without an exception. The code is all Python code blocks of the answer, or else the whole answer. It
+      continues `task.data["code_before"]`, if that exists. **It runs what the model wrote**, with the limits
+      and the isolation of `tl.tools.Python`, for at most 5 s of CPU time. The tests run in the same process,
+      so code that is written to deceive them, such as an object that equals everything, can pass.
     - A function `(answer, reference)` returns a bool or a number from 0 to 1.
     - `None`: Answers are not graded.
 
     `regex` and `math` compare in another process for at most 5 s of CPU time. A pattern that takes longer
-    gives no grade, and a warning; an expression that takes longer is wrong. If the machine is so busy that
-    15 s pass before, neither gives a grade.
+    gives no grade, and a warning; an expression that takes longer is wrong. If 15 s of wall time pass first,
+    because the machine is busy, neither gives a grade.
     """
 
     @field_validator("grading", mode="wrap")
@@ -104,7 +104,7 @@ class General(Domain):
 
     @classmethod
     def task_factory(cls) -> Callable[..., Task] | None:
-        return general if cls is General else None  # A derived domain has other settings.
+        return general if cls is General else None  # a derived domain has other settings
 
     def sample_prompt(self, task: Task, path: Path) -> str:
         return (
@@ -168,7 +168,7 @@ class General(Domain):
         return f"Problem:\n{self.statement(task)}\n\n{ALONE}"
 
     def _text_prompt(self, task: Task, reasoning: bool) -> str:
-        """Asks for an answer that is the whole reply."""
+        """Return a prompt that asks for an answer that is the whole reply."""
         how = "Think it through first." if reasoning else "Answer at once."
         return f"Problem:\n{self.statement(task)}\n\n{how} The answer is the whole text of your reply."
 
@@ -191,9 +191,9 @@ class General(Domain):
         `\boxed{…}`, or else the whole reply.
 
         Without grading, the line or the box must end the reply, as the prompt requests (one closing line may
-        follow), so that a longer text with such a line inside is not truncated. If `python` grades it, a
-        reply with a block of code is kept whole. If `choice` grades it, the answer is what the whole reply
-        states last, and its label if that is not after `Answer:` or in a box.
+        follow), so that a longer text with such a line inside is not truncated. With the grading `python`, a
+        reply with a code block is returned whole. With the grading `choice`, the choice that the whole reply
+        states last is decisive: if the line or the box states another choice, its label is returned.
         """
         if self.grading == "python" and ("```" in text or "~~~" in text):
             return text.strip()  # a line such as `answer = 1` may be part of the code
@@ -222,9 +222,9 @@ class General(Domain):
         return answer is not None and (self.grading != "number" or last_number(answer) is not None)
 
     def same(self, task: Task, answer: str) -> Hashable:
-        """A key that is equal for answers which `grading` cannot tell apart: with `number` their last number,
-        with `exact` their text without closing punctuation, with `grid` the rows, with `choice` the label,
-        with `math` the value of the expression, and its unit. Here, 50% is equal only to 50%. Without
+        """Return a key that is equal for answers which `grading` cannot tell apart: with `number` their last
+        number, with `exact` their text without closing punctuation, with `grid` the rows, with `choice` the
+        label, with `math` the value of the expression, and its unit. Here, 50% is equal only to 50%. Without
         the extra `math`, or for a text that is no expression, the key is the value of a number or else the
         text. With any other grading, only case and spacing are ignored.
         """

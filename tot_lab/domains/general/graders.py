@@ -1,6 +1,6 @@
-"""How an answer is compared with a reference, one `Grader` for each value of `General.grading`.
+"""The functions that compare an answer with a reference: a `Grader` for each name in `General.grading`.
 
-A grader accepts any text and never raises. Patterns, expressions and programs may take long, so they run
+Grading accepts any text and never raises. Patterns, expressions and programs may take long, so they run
 in a process that can be killed.
 """
 
@@ -62,14 +62,16 @@ def last_grid(text: str) -> tuple[tuple[str, ...], ...] | None:
 
 
 SECONDS = 5
-"""CPU time of one comparison in another process. Its wall time is limited to `WALL` times as much."""
+"""Maximum CPU time of a comparison in another process. Its wall time is limited to `WALL` times as much
+(`tot_lab.core.processes`).
+"""
 
 
 class Grader(NamedTuple):
-    """One way to compare answers with a reference.
+    """A method of comparing answers with a reference.
 
     Attributes:
-        grade: Returns how correct an answer is. `None` if the comparison failed.
+        grade: Returns the grade of an answer, from 0 to 1. `None` if the comparison failed.
         key: Returns a key that is equal for answers that count as the same. `None` means that their texts
             are compared.
         needs: The requirement on a reference, for the error message.
@@ -118,7 +120,7 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def choices_of(task: Task) -> Mapping[str, str]:
-    """Return the texts of the choices by their labels. Without them, every letter is a label."""
+    """Return the texts of the choices by label. If the task lists no choices, every letter is a label."""
     known = task.data.get("choices")
     if isinstance(known, dict) and known:
         return {str(label): str(text) for label, text in known.items()}
@@ -239,13 +241,13 @@ def _grade_math(task: Task, answer: str) -> float | None:
     try:
         return float(_VERIFYING.request([as_latex(reference), as_latex(answer)], SECONDS))
     except Killed:
-        return 0.0  # no equality was shown
+        return 0.0  # not shown to be equal
     except Failed as error:
         return _ungraded(f"math-verify: {error}")
 
 
 def _with_point(text: str, other: str) -> str:
-    """Read a comma as a decimal point, if the other text is a number with a point."""
+    """Replace the decimal comma of `text` by a point, if `other` is a number with a decimal point."""
     text = text.strip(" $")
     is_decimal = _WITH_COMMA.fullmatch(text) and _DECIMAL.fullmatch(other.strip(" $"))
     return text.replace(",", ".") if is_decimal else text
@@ -301,8 +303,8 @@ def _grade_python(task: Task, answer: str) -> float | None:
 def _programs(answer: str, before: str) -> Iterable[str]:
     """Yield the programs that an answer may mean, the likeliest first.
 
-    They are its blocks of code, together or each alone, or else the whole text. The code continues `before`
-    or stands alone, also if the indentation of its first line was lost.
+    The code of the answer is all code blocks joined, or each block alone, or else the whole text. A program
+    is that code after `before`, without `before`, or after `before` with the lost indentation restored.
     """
     blocks = code_blocks(answer)[-8:]
     together = ["\n".join(blocks)] if blocks else [answer]

@@ -179,7 +179,7 @@ def _resolve(schema: Any, random: Random, root: Any, depth: int) -> dict[str, An
 
 
 def _choose(choices: Sequence[Any], random: Random, depth: int) -> Any:
-    """Choose at random or, below `_DEEPEST`, the first alternative that is not nested."""
+    """Choose at random or, from depth `_DEEPEST` on, the first alternative that is not nested."""
     if depth < _DEEPEST:
         return random.choice(choices)
     flat = [part for part in choices if not re.search(r'"\$ref"|"?(?:object|array)"', json.dumps(part))]

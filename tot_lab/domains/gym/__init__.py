@@ -1,7 +1,7 @@
-"""Tasks of reasoning-gym, as questions with an open answer.
+"""Tasks of reasoning-gym, as questions with a free-text answer.
 
-reasoning-gym generates tasks of about a hundred families and grades their answers. It runs in a process of
-its own (`worker.py`), because some of its graders run answers as Python code. Only making tasks and grading
+reasoning-gym generates tasks of about a hundred families and grades their answers. It runs in a separate
+process (`worker.py`), because some of its graders run answers as Python code. Only making tasks and grading
 answers need it: a recorded run can be loaded, replayed and shown without it.
 
 References:
@@ -58,21 +58,21 @@ SEVERAL_RIGHT = frozenset(
         *("rush_hour", "shortest_path", "simple_integration", "sokoban", "tower_of_hanoi", "word_ladder"),
     }
 )
-"""Families whose answer is one of several right ones."""
+"""Families whose questions have several right answers. The reference is only one of them."""
 
 
 class Gym(General):
     """A question of a family of reasoning-gym. `tl.tasks("gym:FAMILY", 50)` makes its tasks.
 
-    The answer is the text after `Answer:`, of one or more lines. `grade` is 1 if it is right and 0 otherwise.
-    It is right if the family's grader gives it exactly 1.0 or, where that grader accepts wrong answers, if an
-    exact grader of this package accepts it. Partial credit is `credit`.
+    The answer is the text after `Answer:`, of one or more lines. `grade` is 1 if the answer is right and 0
+    otherwise. An answer is right if the family's grader gives it exactly 1.0 or, where that grader accepts
+    wrong answers, if an exact grader of this package accepts it. Partial credit is `credit`.
     """
 
     kind = "gym"
 
     grading: None = None
-    """Always `None`: the family decides."""
+    """Always `None`, because the grader of the family decides."""
 
     family: str
     """Name of the family."""
@@ -92,18 +92,18 @@ class Gym(General):
 
     def read_answer(self, task: Task, text: str) -> str | None:
         r"""Return the text between the last `<answer>` tags, or after the last `Answer:` that begins a line,
-        or in the last `\boxed{…}`, or else the whole reply. Remarks after it and its decoration are removed:
-        a code block or a box around it, emphasis, marks of math, end-of-turn tokens and, unless it is a
-        sentence, quotes and a final full stop.
+        or in the last `\boxed{…}`, or else the whole reply. Remarks after the answer and its decoration are
+        removed: a code block or a box around it, emphasis, math delimiters, end-of-turn tokens and, unless
+        the answer is a sentence, quotes and a final full stop.
         """
         return whole_answer(text)
 
     def expected(self, task: Task) -> Any:
-        """Return the answer of the item. Returns `None` if the family accepts others."""
+        """Return the reference answer. Returns `None` if the family accepts other answers too."""
         return None if self.family in SEVERAL_RIGHT else task.reference
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """Return 1 if `answer` is right, and 0 otherwise. `None` if the task has no data of its family.
+        """Return 1 if `answer` is right, and 0 otherwise. `None` if `task.data` is empty.
 
         An answer of over 20,000 characters, or whose grading exceeds the limits of time or memory, is not
         right.
@@ -120,13 +120,13 @@ class Gym(General):
         return self.family in EXACT
 
     def credit(self, task: Task, answer: str) -> float | None:
-        """Return the score that the family gives `answer`, 0–1. For a family with an exact grader of this
-        package, it is the grade. Raises `Ungraded` like `grade`.
+        """Return the score that the family gives `answer`, 0–1, or `None` if `task.data` is empty. For a
+        family with an exact grader of this package, it is the grade. Raises `Ungraded` like `grade`.
         """
         return self._score(task, answer) if task.data else None
 
     def _score(self, task: Task, answer: str) -> float:
-        """Return the score of `answer`, or that of `answer` without decoration if it is higher."""
+        """Return the higher of the scores of `answer` and of `answer` without decoration."""
         score = self._score_of(task, answer)
         bare = undecorated(answer, ends=".!?")
         return score if score == 1.0 or bare == answer else max(score, self._score_of(task, bare))
@@ -146,7 +146,7 @@ class Gym(General):
 
 @lru_cache(maxsize=1_024)
 def _scored(request: str) -> float:
-    """Return the score of an answer, 0 if the worker is killed at its limits."""
+    """Return the score of an answer. 0 if the worker exceeds a limit of time or memory and is killed."""
     try:
         return float(_ask("score", **json.loads(request)))
     except Killed:
@@ -168,11 +168,12 @@ def gym_tasks(
         family: Name of the family, such as `countdown`.
         count: Number of tasks.
         seed: The same seed makes the same tasks, 0 by default. Many families use `seed + k` for task `k`, so
-            the tasks of seeds that differ by less than `count` overlap.
+            seeds that differ by less than `count` give some equal tasks.
         difficulty: Fields of the family's configuration and their values.
 
     Raises:
-        ValueError: For an unknown family or field, or an invalid value. The message lists what exists.
+        ValueError: For an unknown family or field, or an invalid value. The message lists the known
+            families or fields.
         ModuleNotFoundError: If reasoning-gym is not installed.
     """
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_TASKS:
@@ -205,7 +206,7 @@ def _validated(family: str, difficulty: Mapping[str, Any]) -> dict[str, Any]:
     try:
         given: dict[str, Any] = json.loads(json.dumps(dict(difficulty), allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"difficulty must hold JSON values: {error}.") from None
+        raise ValueError(f"difficulty must contain only JSON values: {error}.") from None
     try:
         _ask("make", family=family, count=1, seed=0, difficulty=given)
     except ValueError as error:
@@ -232,12 +233,12 @@ def _task(family: str, difficulty: dict[str, Any], id: str, item: Mapping[str, A
 
 
 def _ask(do: str, **request: Any) -> Any:
-    """Return the reply of the worker to a request.
+    """Return the value with which the worker replies to the request `do`.
 
     Raises:
-        ValueError: With the message of an error in the worker.
+        ValueError: If the worker reports an error, with its message.
         ModuleNotFoundError: If reasoning-gym is not installed.
-        Killed: If the worker was killed at its limits.
+        Killed: If the worker exceeded a limit of time or memory and was killed.
         OSError: If the worker cannot start.
     """
     if find_spec("reasoning_gym") is None:

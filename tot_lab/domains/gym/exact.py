@@ -1,6 +1,6 @@
 """Exact graders for families of reasoning-gym whose own graders run text as code or accept wrong answers.
 
-They need no reasoning-gym, and their time is bounded for every text. docs/how-to/reasoning_gym.md lists them.
+They do not need reasoning-gym, and take bounded time for every text. docs/how-to/reasoning_gym.md lists them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def countdown(answer: str, reference: str, data: dict[str, Any]) -> bool:
 
 
 def puzzle24(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the expression equals 24 and has the four given numbers."""
+    """Whether the expression equals 24 and has each of the four given numbers once."""
     return _makes(answer, data["numbers"], 24)
 
 
@@ -48,18 +48,18 @@ def equal_letters(answer: str, reference: str, data: dict[str, Any]) -> bool:
 
 
 def equal_number(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the last number of the answer is that of the reference."""
+    """Whether the last number of the answer equals the last number of the reference."""
     value = last_number(answer)
     return value is not None and value == last_number(reference)
 
 
 def equal_integer(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the integers are equal. 0x begins a hexadecimal one, 0b a binary one."""
+    """Whether the integers are equal. `0x` begins a hexadecimal integer, `0b` a binary integer."""
     return int(answer, 0) == int(reference, 0)
 
 
 def probability(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the number is the exact probability, or that rounded to at least three significant digits."""
+    """Whether the number is the probability, exactly or rounded to at least three significant digits."""
     above, below = int(data["rational"]["numerator"]), int(data["rational"]["denominator"])
     text, exact = answer.strip(), Fraction(above, below)
     if re.fullmatch(r"\d{1,99}/\d{1,99}", text):
@@ -74,7 +74,7 @@ def probability(answer: str, reference: str, data: dict[str, Any]) -> bool:
 
 
 def sorted_numbers(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the list has the same numbers in the same order."""
+    """Whether the list has the numbers of the reference in the same order."""
     found, expected = _numbers(answer), _numbers(reference)
     return found is not None and found == expected
 
@@ -85,7 +85,7 @@ def _numbers(text: str) -> list[Decimal] | None:
 
 
 def roots(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the list has the same numbers in any order. Every part must be a number."""
+    """Whether the comma-separated numbers are those of the reference, in any order."""
     return _roots(answer) == _roots(reference)
 
 
@@ -94,7 +94,7 @@ def _roots(text: str) -> list[Decimal]:
 
 
 def pooled(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the matrix has the shape of the solution, and its elements are within 0.005 of them."""
+    """Whether the matrix has the shape of the solution, and its elements are within 0.005 of the solution."""
     rows = [[Decimal(cell) for cell in line.split()] for line in answer.strip().splitlines()]
     solution = [[Decimal(str(cell)) for cell in row] for row in data["solution"]]
     if [len(row) for row in rows] != [len(row) for row in solution]:
@@ -104,7 +104,7 @@ def pooled(answer: str, reference: str, data: dict[str, Any]) -> bool:
 
 
 def complex_number(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the complex number is exactly the result."""
+    """Whether the complex number equals the result exactly."""
     text = "".join(answer.lower().split()).strip("()").replace("i", "j")
     return complex(re.sub(r"(?<![\d.])j", "1j", text)) == complex(*data["result"])
 

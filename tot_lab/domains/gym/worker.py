@@ -1,6 +1,6 @@
-"""Make and grade tasks of reasoning-gym, in a process of its own (`tot_lab.core.processes.Worker`).
+"""Makes and grades tasks of reasoning-gym, in a separate process (`tot_lab.core.processes.Worker`).
 
-Answers are text of models, and a task from a file is text of anyone. Where graders of reasoning-gym evaluate
+Answers come from models, and tasks may come from untrusted files. Where graders of reasoning-gym evaluate
 such text as Python, it is parsed here instead, and only arithmetic of limited size is accepted.
 """
 
@@ -26,7 +26,7 @@ OWN_FIELDS = ("seed", "size")
 
 
 EVALUATING = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
-"""Modules whose graders call `eval` with the answer."""
+"""Modules of reasoning-gym whose graders call `eval` with the answer."""
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +66,9 @@ def import_safely() -> None:
 
 
 def describe(family: str) -> dict[str, Any]:
-    """The names of all families, and the difficulty of one: its fields with their defaults."""
+    """Return the names of all families, and the difficulty fields of `family` with their defaults. `fields`
+    is `None` for an unknown family.
+    """
     from reasoning_gym.factory import DATASETS  # noqa: PLC0415
 
     fields = None
@@ -78,8 +80,8 @@ def describe(family: str) -> dict[str, Any]:
 
 
 def make(family: str, count: int, seed: int, difficulty: dict[str, Any]) -> list[dict[str, Any]]:
-    """The first `count` items of a family. Items of word ladders get their vocabulary, as `words`."""
-    items = dataset(family, seed, max(count, 500), json.dumps(difficulty))  # the default size
+    """Return the first `count` items of a family. Items of `word_ladder` get the vocabulary as `words`."""
+    items = dataset(family, seed, max(count, 500), json.dumps(difficulty))  # 500 is the default size
     made = [items[k] for k in range(count)]
     if family == "word_ladder":
         for data in (item["metadata"] for item in made):
@@ -102,9 +104,9 @@ def dataset(family: str, seed: int, size: int, difficulty: str) -> Any:
 
 
 def score(family: str, difficulty: dict[str, Any], entry: dict[str, Any], answer: str) -> float:
-    """The score that the family gives an answer, 0–1. 0 if its grader fails."""
+    """Return the score that the family gives an answer, 0–1. 0 if its grader fails."""
     items = dataset(family, 0, 1, json.dumps(difficulty))
-    if family in ("arc_agi", "rearc"):  # Their grids are compared with tuples.
+    if family in ("arc_agi", "rearc"):  # their graders compare tuples
         entry["metadata"]["output"] = tuple(tuple(row) for row in entry["metadata"]["output"])
     try:
         given = float(items.score_answer(answer, entry))
@@ -114,7 +116,7 @@ def score(family: str, difficulty: dict[str, Any], entry: dict[str, Any], answer
 
 
 def literal(text: str) -> Any:
-    """Parse a Python literal. It replaces `eval` in graders."""
+    """Parse a Python literal. This function replaces `eval` in graders."""
     if len(text) > LONGEST:
         raise ValueError("too long")
     return ast.literal_eval(text)
@@ -130,7 +132,7 @@ OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 
 
 def parse(text: str, local_dict: dict[str, Any] | None = None) -> Any:
-    """Parse a formula of numbers, names, + - * / ** and known functions. `sympy.parse_expr` evaluates it.
+    """Parse a formula of numbers, names, + - * / ** and known functions. It replaces `sympy.parse_expr`.
 
     Raises:
         ValueError: For anything else, and for large powers of numbers.

@@ -1,9 +1,10 @@
 """Mini crosswords: ten clues, five words across and five down (Yao et al. 2023, section 4.3).
 
-The domain keeps the grid, and the model finds the words. A step fills one clue and changes no known letter.
-It is stored in one canonical form, `h2. other (grid: _____ other _____ _____ _____)`, without other text of
-the model. Proposals that violate this rule are dropped and listed by `MiniCrossword.dropped`. Only `solvable`
-and `grade` use the solution. The evaluator of a search has to judge whether a word answers its clue.
+The domain computes the grid, and the model finds the words. A step fills one clue and changes no known
+letter. It is stored in one canonical form, `h2. other (grid: _____ other _____ _____ _____)`, without other
+text of the model. Proposals that violate this rule are dropped and listed by `MiniCrossword.dropped`. Only
+`solvable` and `grade` use the solution. The evaluator of a search has to judge whether a word answers its
+clue.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _ROW_NAME = re.compile(r"\A[^A-Za-z_]{0,20}h?[ \t]?[1-5][.:)][*_`]{0,2}(?=[ \t])
 
 
 class CrosswordScores(NamedTuple):
-    """Shares of a crossword that are right."""
+    """How much of an answer to a crossword is right."""
 
     words: float
     """Share of the ten words, 0–1."""
@@ -94,10 +95,10 @@ class MiniCrossword(StateDomain):
     """5x5 mini crosswords. `mini_crossword` makes its tasks. The question of a task is the list of clues.
 
     The value of a state is the value of its worst clue, so one impossible clue makes it 0. The clues are
-    judged together in one reply (`value`), or each in a call of its own (`parts`), as in the paper. `sure`
-    and `maybe` have the same value, because the search of the paper only checks whether a clue is impossible,
-    and orders states by the confidence of the proposer. A path is complete when the grid is full. Its answer
-    is the five words across.
+    judged together in one reply (evaluator `value`), or each in a separate call (`parts`), as in the paper.
+    `sure` and `maybe` have the same value, because the search of the paper only checks whether a clue is
+    impossible, and orders states by the confidence of the proposer. A path is complete when the grid is full.
+    Its answer is the five words across.
 
     References:
         Yao et al. 2023, section 4.3.
@@ -257,7 +258,7 @@ class MiniCrossword(StateDomain):
         """Return the proposals of a reply that `read_proposals` drops, with the reasons.
 
         A word is dropped if it does not have five letters, contradicts known letters, or its clue is already
-        filled. If the path is not readable, all words are dropped.
+        filled. If a step of the path cannot be read or is not valid, all words are dropped.
         """
         grid = _walk(path)
         found = [
@@ -269,8 +270,8 @@ class MiniCrossword(StateDomain):
     def read_value(self, text: str) -> float | None:
         """Return the value of the worst clue. If a clue has several lines, the last one counts.
 
-        A reply that names no clue is read as a verdict on the whole grid. A reply with two labels for one
-        clue is unreadable, unless another clue is impossible.
+        A reply that names no clue is read as a verdict on the whole grid. A line with two labels makes the
+        reply unreadable, unless another clue is impossible.
         """
         verdicts: dict[str, float | None] = {}
         for line in text.splitlines():
@@ -302,7 +303,7 @@ class MiniCrossword(StateDomain):
     def complete(self, task: Task, path: Path) -> bool | None:
         """Return `True` if the grid is full, or the last step states an answer.
 
-        Returns `None` if the path is not readable.
+        Returns `None` if a step of the path cannot be read or is not valid.
         """
         if path and _stated_answer(path[-1]) is not None:
             return True
@@ -320,7 +321,7 @@ class MiniCrossword(StateDomain):
     def solvable(self, task: Task, path: Path) -> bool | None:
         """Return whether all letters so far are right.
 
-        Returns `None` without a solution, or if the path is not readable.
+        Returns `None` if the task has no solution, or a step of the path cannot be read or is not valid.
         """
         solution, grid = _solution(task), _walk(path)
         if solution is None or grid is None:
@@ -357,14 +358,16 @@ def mini_crossword(
         if not 1 <= puzzle <= len(known) or isinstance(puzzle, bool):
             raise ValueError(f"Unknown puzzle: got puzzle={puzzle}. Pass a number from 1 to {len(known)}.")
         if answer is not None:
-            raise ValueError("answer cannot be set for a built-in puzzle. Pass it with clues of your own.")
+            raise ValueError(
+                f"answer must be None for a built-in puzzle: got {answer!r:.80}. It is for your own clues."
+            )
         chosen = known[puzzle - 1]
         return _task(domain, chosen.clues, " ".join(chosen.rows), f"puzzle {puzzle}")
     clues = [puzzle] if isinstance(puzzle, str) else list(puzzle)
     if len(clues) != 10 or not all(isinstance(clue, str) and clue.strip() for clue in clues):
         raise ValueError(
             "puzzle must contain ten clues that are not empty, h1 to h5 and v1 to v5: "
-            f"got {len(clues)} clues."
+            f"got {len(clues)} clues, {clues!r:.200}."
         )
     grid = grid_in(answer) if answer else None
     if answer and (grid is None or "_" in grid):
@@ -424,12 +427,12 @@ def rows_of(grid: str | None) -> str | None:
 
 
 def _patterns(grid: str, names: Sequence[str]) -> str:
-    # Letters are separated by spaces so that each is a token of its own.
+    # Letters are separated by spaces so that a tokenizer makes each a separate token.
     return "\n".join(f"{name}: {' '.join(letters_of(grid, name))}" for name in names)
 
 
 def _judgeable_clues(grid: str) -> list[str]:
-    """Return the clues with enough known letters to be judged."""
+    """Return the clues with at least two known letters. Others are not judged."""
     return [name for name in NAMES if letters_of(grid, name).count("_") < 4]
 
 
@@ -460,9 +463,9 @@ def _walk(path: Path) -> str | None:
     return _grid_after(tuple(path))
 
 
-@lru_cache(maxsize=4096)  # a search passes each path about ten times
+@lru_cache(maxsize=4096)  # a search calls this about ten times for each path
 def _grid_after(path: tuple[str, ...]) -> str | None:
-    """Return the 25 cells after `path` or, if its last step states an answer, those of the answer.
+    """Return the 25 cells after `path` or, if its last step states an answer, the 25 cells of the answer.
 
     Returns `None` if a step is not readable or not valid.
     """
@@ -534,8 +537,8 @@ def _text_fill(line: str) -> _Fill | None:
 def grid_in(text: str) -> str | None:
     """Return the 25 cells in `text`, in which `_` is an unknown letter. Returns `None` if there is no grid.
 
-    Accepted forms are the grid of a step, five words of five letters, 25 separate letters, and five lines of
-    either.
+    Accepted forms are the grid of a step, five words of five letters, and 25 separate letters, on one line or
+    one row per line.
     """
     shown = _GRID.search(text)
     text = (shown[1] if shown else text).lower()

@@ -36,14 +36,14 @@ _FORMS = (
 )
 _LETTERS_HEAD = re.compile(r"^Letters (?:so far|after it):", re.M)
 _LETTERS = re.compile(r"^([hv][1-5]): ([a-z_](?: [a-z_]){4})$", re.M)
-_SURE_WHEN_RIGHT = (0.35, 0.35, 0.2, 0.1)  # certain, high, medium, low
+_SURE_WHEN_RIGHT = (0.35, 0.35, 0.2, 0.1)  # probabilities of certain, high, medium, low
 _SURE_WHEN_WRONG = (0.15, 0.25, 0.3, 0.3)
 
 _Letters = Mapping[str, str]  # five letters per clue, with _ for each unknown letter
 
 
 class _Responder(Responder["SimMiniCrossword"]):
-    """Solves the clues in the prompt from the letters in it."""
+    """Composes replies from the clues and the letters that the prompt states."""
 
     forms = _FORMS
 
@@ -59,7 +59,7 @@ class _Responder(Responder["SimMiniCrossword"]):
 
     @cached_property
     def candidates(self) -> list[_Letters]:
-        """The letters of each candidate."""
+        """The letters of each clue, for each candidate."""
         shown = candidates_in(self.text)
         if self.form == "vote":
             return [_letters_by_clue(text) for text in shown]
@@ -147,7 +147,7 @@ class _Responder(Responder["SimMiniCrossword"]):
         return "sure" if possible and "_" not in there else "maybe"
 
     def fills(self, letters: _Letters) -> bool:
-        """Return whether the player believes that each clue with letters can be answered."""
+        """Return whether the player believes that each clue with at least two letters can be answered."""
         known = [(name, there) for name, there in letters.items() if there.count("_") < 4]
         return "impossible" not in [self.label(self.clues[name], there) for name, there in known]
 
@@ -163,7 +163,7 @@ class SimMiniCrossword(Player):
 
     The mistakes of its replies are independent, while a real model repeats its mistakes. Therefore pooling
     replies helps more than with a real model. If a call requests log-probabilities of yes or no, the
-    reply is that one token.
+    reply is one token, yes or no.
     """
 
     kind = "sim/mini_crossword"
@@ -174,7 +174,7 @@ class SimMiniCrossword(Player):
     skill: Probability = 0.4
     """Probability of finding the right word for a clue without known letters, 0–1.
 
-    Each known letter adds a fifth of the difference to 1. A word that does not fit the letters is never
+    Each known letter adds (1 - skill) / 5. A word that does not fit the letters is never
     written.
     """
 

@@ -1,4 +1,4 @@
-"""Questions of one to three hops that take several documents to answer (after HotpotQA, Yang et al. 2018).
+"""Questions of one to three hops over a collection of documents (after HotpotQA, Yang et al. 2018).
 
 The documents describe an invented world, so models cannot know the answers. The world is generated from word
 lists and a fixed pseudo-random sequence and is the same on every machine. Each fact is in one document, among
@@ -28,7 +28,7 @@ COUNT = 120
 
 
 class Thing(NamedTuple):
-    """A thing in the world."""
+    """A person, place or object in the invented world."""
 
     kind: str
     """Kind of the thing: ship, person, town, bridge, river or hills."""
@@ -222,7 +222,7 @@ def world() -> World:
         for kind in ("ship", "person", "town", "bridge", "river")
         for thing in things[kind]
     }
-    for ship in things["ship"][::2]:  # An inn of the same name must be distinguished from the ship.
+    for ship in things["ship"][::2]:  # distractors: inns with the names of ships
         town = _pick(things["town"], "inn", ship.name)
         keeper = _pick(things["person"], "keeper", ship.name)
         documents[f"{ship.name} (inn)"] = (
@@ -249,7 +249,7 @@ def _things() -> dict[str, list[Thing]]:
 def _sentences(
     thing: Thing, facts: Mapping[tuple[str, Thing], Thing], things: Mapping[str, Sequence[Thing]]
 ) -> Iterator[str]:
-    """Return the sentences of a document: what the thing is, its facts, and distractors."""
+    """Return an iterator over the sentences of a document: what the thing is, its facts, and distractors."""
 
     def other(kind: str, key: str) -> str:
         return _pick([one for one in things[kind] if one != thing], key, thing.name).phrase
@@ -337,7 +337,7 @@ _NAMES = {"ship": r"[A-Z][a-z]+ [A-Z][a-z]+", "person": r"[A-Z][a-z]+ [A-Z][a-z]
 _BARE = re.compile(r"\b(?:the|a|an|river|hills?|town|of|ship|bridge)\b|[^\w\s]")
 
 
-@lru_cache(maxsize=4096)  # cached: called once for each fact of a question
+@lru_cache(maxsize=4096)  # called again for each fact of a question
 def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
     """Return the facts that `text` states in the words of the documents, true or not.
 
@@ -391,7 +391,7 @@ def _thing(kind: str, group: str) -> str:
 
 @lru_cache(maxsize=16)
 def _pattern(relation: Relation) -> re.Pattern[str]:
-    """Return a pattern for the sentences that state a relation."""
+    """Return a pattern for the sentences that state a relation, with the groups `x` and `y`."""
     _, first, between, second, after = re.split(r"(\{[xy]\})", relation.sentence)
     kinds = {"{x}": relation.of, "{y}": relation.to}
     parts = (_thing(kinds[slot], slot[1]) for slot in (first, second))

@@ -1,6 +1,6 @@
 """Tools for a collection of documents: `search` finds documents, and `open` reads one.
 
-Both tools are pure. They access only the documents, and equal queries give equal results. A record contains
+Both tools are pure. They access only the documents, and equal queries give equal results. A journal contains
 only the SHA-256 of the documents. Documents are ranked by BM25, with the full-text index of SQLite.
 """
 
@@ -74,7 +74,7 @@ class SearchDocuments(_Documents):
     parameters: dict[str, Any] = schema_of(Query)
 
     most: Annotated[int, Field(ge=1)] = 5
-    """Number of documents in a result."""
+    """Maximum number of documents in a result."""
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
         words = _WORD.findall(fitting(arguments, Query).query)
@@ -117,10 +117,10 @@ class OpenDocument(_Documents):
 def document_tools(documents: Mapping[str, str]) -> tuple[Tool, Tool]:
     """Make the tools `search` and `open`, for the `tools` of a lab.
 
-    Each search builds the index, which is fast enough for a few thousand documents.
+    Each search builds the index anew, which is fast enough for a few thousand documents.
 
     Args:
-        documents: Texts by title.
+        documents: Texts by title. Must not be empty.
     """
     held = dict(documents)
     if not held:

@@ -1,9 +1,10 @@
 """Base of domains that are puzzles with legal moves. A family adds its rules, about 60 lines.
 
 A family defines how its questions are read, which moves are legal in a state and which state they lead to,
-when a state is solved, and how states, moves and answers are written. The prompts, the readers, the rules,
-the exact grade and the simulated player follow from that. A step of a path is one legal move in its canonical
-form. Only `solvable` and the simulated player search for solutions.
+when a state is solved, and how states, moves and answers are written. The prompts, the reply parsers, the
+exact grade and the simulated player are derived from these rules. A step of a path is one legal move in its
+canonical form. Only `solvable`, the simulated player and the grader of zebra puzzles search for
+solutions.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from tot_lab.core.task import Path, Task
 from tot_lab.domains.states import StateDomain
 
 MAX_STATES = 50_000
-"""States that a solver visits before it gives up."""
+"""Maximum number of states that a solver visits before it gives up."""
 
 
 class PuzzleSolution(NamedTuple):
     """The result of a solver for one state."""
 
     solvable: bool | None
-    """`None` if the solver gave up."""
+    """Whether the puzzle can be solved. `None` if the solver gave up."""
 
     moves: tuple[Any, ...] = ()
-    """Moves that solve it."""
+    """Moves that solve the puzzle. Empty unless `solvable` is true."""
 
 
 class PuzzlePosition(NamedTuple):
@@ -42,8 +43,8 @@ class PuzzlePosition(NamedTuple):
 class PuzzleDomain(StateDomain):
     """Base of puzzles that are solved by legal moves.
 
-    A puzzle and a move must be hashable, and a state must be a key of itself: equal for positions from which
-    the same moves lead to the same results.
+    Puzzles, moves and states must be hashable. States must be equal if the same moves lead from them to the
+    same results.
     """
 
     kind = ""
@@ -66,12 +67,12 @@ class PuzzleDomain(StateDomain):
         """Return the puzzle that a question in `text` states. Returns `None` if it states none."""
 
     def start(self, puzzle: Any) -> Any:
-        """Return the first state. By default a puzzle is its first state."""
+        """Return the first state. By default, the puzzle itself."""
         return puzzle
 
     @abstractmethod
     def moves(self, puzzle: Any, state: Any) -> Iterable[Any]:
-        """Return all legal moves."""
+        """Return all legal moves in `state`."""
 
     @abstractmethod
     def after(self, puzzle: Any, state: Any, move: Any) -> Any:
@@ -79,14 +80,14 @@ class PuzzleDomain(StateDomain):
 
     @abstractmethod
     def solved(self, puzzle: Any, state: Any) -> bool:
-        """Return whether the puzzle is solved."""
+        """Return whether the puzzle is solved in `state`."""
 
     def show(self, puzzle: Any, state: Any) -> str:
-        """Return a state as prompts show it. By default a state is its own text."""
+        """Return a state as prompts show it. By default `str(state)`."""
         return str(state)
 
     def write(self, puzzle: Any, move: Any) -> str:
-        """Return a move in one line, which `read_moves` reads. By default a move is its own text."""
+        """Return a move as one line that `read_moves` can parse. By default `str(move)`."""
         return str(move)
 
     @abstractmethod
@@ -111,7 +112,9 @@ class PuzzleDomain(StateDomain):
         return self.write_answer(puzzle, PuzzlePosition(moves, state)) if self.solved(puzzle, state) else None
 
     def plan(self, puzzle: Any, state: Any) -> PuzzleSolution:
-        """Return the fewest moves that solve the puzzle from `state`, by breadth-first search."""
+        """Return the fewest moves that solve the puzzle from `state`, by breadth-first search. Gives up after
+        `MAX_STATES`.
+        """
         before: dict[Any, Any] = {state: None}
         queue = deque([state])
         while queue and len(before) <= MAX_STATES:
@@ -147,7 +150,7 @@ class PuzzleDomain(StateDomain):
         return None if puzzle is None else _walk(self, puzzle, steps)
 
     def legal(self, puzzle: Any, state: Any, text: str) -> Iterator[Any]:
-        """Yield the legal moves that `text` states."""
+        """Yield the moves in `text` that are legal in `state`."""
         moves = None
         for move in self.read_moves(puzzle, text):
             moves = set(self.moves(puzzle, state)) if moves is None else moves
@@ -247,7 +250,7 @@ class PuzzleDomain(StateDomain):
     # Rules.
 
     def assess(self, task: Task, path: Path) -> float | None:
-        """Return 1 if the path solves the puzzle, and 0 if no legal move is left."""
+        """Return 1 if the path solves the puzzle, 0 if no legal move is left, and `None` otherwise."""
         here = self.position(task, path)
         puzzle = self.puzzle(task)
         if here is None or self._stated(path) is not None:
@@ -294,11 +297,11 @@ class PuzzleDomain(StateDomain):
         return None if here is None else solve(self, self.puzzle(task), here.state).solvable
 
     def verify(self, task: Task, answer: str) -> bool | None:
-        """Return whether `answer` keeps all rules and solves the puzzle."""
+        """Return whether `answer` obeys all rules and solves the puzzle."""
         return None if self.puzzle(task) is None else self._solution(task, answer) is not None
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """Return 1.0 if `answer` keeps all rules and solves the puzzle, else 0.0. No reference is needed."""
+        """Return 1.0 if `answer` obeys all rules and solves the puzzle, else 0.0. No reference is needed."""
         right = self.verify(task, answer)
         return None if right is None else float(right)
 
@@ -315,29 +318,30 @@ class PuzzleDomain(StateDomain):
 
 
 class AssignmentPuzzle(PuzzleDomain):
-    """Base of puzzles in which each move fills an open place, and the order of the moves does not matter.
+    """Base of puzzles whose moves assign values to variables, such as digits to cells, in any order.
 
-    A state is a tuple of the values of all places, and a move is a place, counted from 0, and its value. By
-    default a puzzle is its first state, and its answer is its last state.
+    A state is the tuple of all values, and a move is a pair (index of a variable, value). `place` is such an
+    index. By default a puzzle is its first state, and an answer shows the last state.
     """
 
     kind = ""
 
     blank: ClassVar[Any] = None
-    """The value of an open place."""
+    """The value of a variable without a value."""
 
     @abstractmethod
     def values(self, puzzle: Any, state: Any, place: int) -> Sequence[Any]:
-        """Return the values that may fill an open place."""
+        """Return the values that may be assigned to the variable `place`."""
 
     def expected(self, task: Task) -> Any:
         """Return the reference. The puzzles of these families have one solution."""
         return task.reference
 
     def read_state(self, puzzle: Any, text: str) -> Any:
-        """Return the state that an answer states. Returns `None` if it states none.
+        """Parse an answer to a state. Returns `None` if that is not possible.
 
-        By default an answer is a list of moves in any order, which may repeat itself.
+        By default an answer is a list of moves in any order. Moves may be repeated, but must not contradict
+        each other.
         """
         moves = set(self.read_moves(puzzle, text))
         values = dict(moves)
@@ -376,7 +380,7 @@ class AssignmentPuzzle(PuzzleDomain):
     def plan(self, puzzle: Any, state: Any) -> PuzzleSolution:
         """Return moves that solve the puzzle, by depth-first search.
 
-        Each level fills the place with the fewest values.
+        Each level assigns the variable that has the fewest possible values. Gives up after `MAX_STATES`.
         """
         stack: list[tuple[Any, tuple[Any, ...]]] = [(state, ())]
         for _ in range(MAX_STATES):
@@ -395,7 +399,7 @@ def _puzzle(domain: PuzzleDomain, question: str) -> Any:
     return domain.read_puzzle(question)
 
 
-@lru_cache(maxsize=4096)  # a search passes each path about ten times
+@lru_cache(maxsize=4096)  # a search calls this about ten times for each path
 def _walk(domain: PuzzleDomain, puzzle: Any, path: tuple[str, ...]) -> PuzzlePosition | None:
     moves, state = [], domain.start(puzzle)
     for step in path:
@@ -414,7 +418,7 @@ def _solution(domain: PuzzleDomain, puzzle: Any, answer: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def solve(domain: PuzzleDomain, puzzle: Any, state: Any) -> PuzzleSolution:
-    """Return the plan of a state, which is kept for further calls."""
+    """Return `domain.plan(puzzle, state)`, with a cache."""
     return domain.plan(puzzle, state)
 
 
@@ -427,9 +431,9 @@ def board_text(signs: Sequence[str], width: int, space: str = " ") -> str:
 
 
 def read_square(rows: Sequence[str], signs: str) -> list[str] | None:
-    """Return which of `signs` the cells in each row of a square board show.
+    """Return the rows of a square board, without characters that are not in `signs`.
 
-    Returns `None` if a row does not have as many of them as the board has rows.
+    Returns `None` if a row then does not have as many characters as the board has rows.
     """
     lines = ["".join(sign for sign in row if sign in signs) for row in rows]
     return lines if all(len(line) == len(lines) for line in lines) else None

@@ -92,7 +92,7 @@ class Countdown(PuzzleDomain):
         return ", ".join(text[1:-1] if text.startswith("(") else text for _, text in terms)
 
     def read_solution(self, puzzle: Puzzle, text: str) -> str | None:
-        """Return the expression of an answer, without `= …` after it or `… =` before it."""
+        """Return the expression of a right answer, without `= …` after it or `… =` before it."""
         expression, rest = equation(plain(text.strip()))
         read = value_of(expression)
         if read is None or read[0] != puzzle.target or (rest and number(rest.strip()) != puzzle.target):

@@ -1,7 +1,7 @@
 """Moves that make a target of numbers with + - * /, each number used once.
 
 All values of up to four numbers are computed once. More numbers are split into two parts. They reach the
-target if one part has a value whose missing counterpart can be made of the other part.
+target if a value of one part and a value of the other part make the target.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tot_lab.core.arithmetic import OPERATORS, joined
 from tot_lab.domains.puzzles.base import PuzzleSolution
 
 MAX_NUMBERS = 6
-"""The solver gives up on more numbers."""
+"""Maximum count of numbers. With more, the solver gives up."""
 
 Numbers = tuple[Fraction, ...]
 """Numbers in ascending order."""
@@ -34,7 +34,7 @@ def plan_to(target: Fraction, numbers: Numbers) -> PuzzleSolution:
 
 @lru_cache(maxsize=256)
 def _values(numbers: Numbers) -> dict[Fraction, tuple[Move, ...]]:
-    """Return each value of all `numbers`, and moves that make it."""
+    """Return each value that can be made of all `numbers`, with moves that make it."""
     if len(numbers) == 1:
         return {numbers[0]: ()}
     made: dict[Fraction, tuple[Move, ...]] = {}

@@ -17,7 +17,7 @@ _MOVE = re.compile(
 )
 
 _State = tuple[int, ...]
-_Move = tuple[str, int, int]  # the action, the jug, and the jug that is poured into
+_Move = tuple[str, int, int]  # the action, the jug, and the jug that is poured into (or the same jug)
 
 
 class Puzzle(NamedTuple):

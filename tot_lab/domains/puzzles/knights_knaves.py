@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from tot_lab.domains.puzzles.base import AssignmentPuzzle, PuzzlePosition
 
-# Statements: how they are read, and whether they are true. A statement is kept in postfix order. Some people
-# may not have a role yet, so a statement is true, false or not decided.
+# Parsing and evaluating statements. A statement is stored in postfix order. Some people may not have a role
+# yet, so a statement is true, false or undecided.
 
 _WORD = re.compile(
     r"\(|\)|it is not the case that|if and only if|\b(?:if|then|and|or)\b|"
@@ -25,16 +25,16 @@ _TRUTH: dict[str, Callable[[float, float], float]] = {
     "or": max,
     "and": min,
 }
-"""1 is true, 0 is false, and 0.5 is not decided (the strong logic of Kleene)."""
+"""Truth values of operators: 1 is true, 0 is false, 0.5 is undecided (Kleene's strong three-valued logic)."""
 
 Roles = tuple[bool | None, ...]
-"""Whether each person tells the truth. `None` is not decided."""
+"""Whether each person tells the truth. `None` means undecided."""
 
 Assertion = tuple[int, bool]
 """A person, and whether that person tells the truth."""
 
 Statement = tuple[str | Assertion, ...]
-"""Claims and operators in postfix order."""
+"""Assertions and operators in postfix order."""
 
 
 def read_statements(text: str, names: Sequence[str], knight: str) -> tuple[Statement, ...] | None:
@@ -172,7 +172,7 @@ class KnightsKnaves(AssignmentPuzzle):
 
 
 def _is_possible(puzzle: Puzzle, state: Roles) -> bool:
-    """Return whether no person contradicts what that person says."""
+    """Return whether the role of each person is consistent with the statement of that person."""
     return all(
         role is None or truth(statement, state) in (0.5, role)
         for role, statement in zip(state, puzzle.statements, strict=True)

@@ -16,7 +16,7 @@ _State = tuple[int | None, ...]  # the column of the queen in each row
 
 
 class NQueens(AssignmentPuzzle):
-    """N queens. The places are the rows."""
+    """N queens. The variables are the rows, and their values are the columns of the queens."""
 
     kind = "gym/n_queens"
     move_form = (
@@ -56,7 +56,7 @@ class NQueens(AssignmentPuzzle):
 
 
 def _read(rows: Sequence[str]) -> _State | None:
-    """Return the state of a square board with at most one queen in a row."""
+    """Return the state of a square board. `None` if it is not square or a row has two queens."""
     lines = read_square(rows, "_Q")
     if not lines or any(line.count("Q") > 1 for line in lines):
         return None

@@ -1,4 +1,4 @@
-"""A simulated player of all puzzles with legal moves, from the same rules as their domains.
+"""A simulated player of all puzzles with legal moves. It uses the rules of their domains.
 
 It reads only the text of a prompt: the puzzle, the moves so far and the candidates. It finds the right move
 with the solver of the domain. `skill` and `noise` determine the frequency of its mistakes.
@@ -30,11 +30,11 @@ _FORMS = (
 _MOVES = re.compile(r"^Moves so far:\n((?:\d{1,4}\. [^\n]*\n?)*)", re.M)
 _STEP = re.compile(r"^\d{1,4}\. ([^\n]*)$", re.M)
 _CANDIDATE = re.compile(r"^Candidate for the next step:\n([^\n]*)", re.M)
-_LONGEST = 300  # moves of a whole answer
+_LONGEST = 300  # maximum moves of an answer
 
 
 class _Responder(Responder["SimPuzzle"]):
-    """Plays from the position that the prompt states."""
+    """Composes replies from the puzzle and the moves that the prompt states."""
 
     forms = _FORMS
 
@@ -110,7 +110,7 @@ class _Responder(Responder["SimPuzzle"]):
         return self.propose()
 
     def answer(self) -> str:
-        """Return a whole game in one reply. It ends where the solver gives up."""
+        """Return a complete answer. It stops early if the solver gives up or no move is legal."""
         moves: list[Any] = []
         state = self.domain.start(self.puzzle)
         while len(moves) < _LONGEST and not self.domain.solved(self.puzzle, state):
@@ -152,7 +152,7 @@ class _Responder(Responder["SimPuzzle"]):
 class SimPuzzle(Player):
     """A simulated player of puzzles with legal moves.
 
-    If a call requests log-probabilities of yes or no, the reply is that one token.
+    If a call requests log-probabilities of yes or no, the reply is one token, yes or no.
     """
 
     kind = "sim/puzzle"
@@ -161,14 +161,14 @@ class SimPuzzle(Player):
     unknown = "I am a simulated player of puzzles and do not understand this. Word ladders require `words`."
 
     skill: Probability = 0.8
-    """Probability that a proposal contains the move that a solver would make, 0–1. The others are random."""
+    """Probability that a proposal contains the move that a solver would make, 0–1. Other moves are random."""
 
     words: str = ""
     """The vocabulary for word ladders, with spaces between the words."""
 
 
 def _families() -> tuple[type[PuzzleDomain], ...]:
-    """Return the families that are registered, and those that this process has defined."""
+    """Return the puzzle domains of the registry, and those that were defined in this process."""
     for name in names("domains"):
         if name.startswith("gym/"):
             class_of(name, Domain)

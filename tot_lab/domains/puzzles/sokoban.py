@@ -12,7 +12,7 @@ from tot_lab.domains.puzzles.sokoban_solver import board_of, solution
 _QUESTION = re.compile(r"Here is your puzzle:\n((?:[-+*%@$X](?: [-+*%@$X]){2,29}[ \t]{0,4}(?:\n|\Z)){3,30})")
 _MOVES = re.compile(r"\b[LRUD]+\b")
 
-_State = tuple[int, frozenset[int]]  # the cells of the player and of the boxes
+_State = tuple[int, frozenset[int]]  # the cell of the player, and the cells of the boxes
 
 
 class Puzzle(NamedTuple):

@@ -21,26 +21,27 @@ from typing import Any, NamedTuple
 from tot_lab.domains.puzzles.base import PuzzleSolution
 
 MAX_ARRANGEMENTS = 100_000
-"""Arrangements of the boxes that the solver considers before it gives up."""
+"""Maximum number of box arrangements that the solver considers before it gives up."""
 
 MAX_BOXES = 16
-"""With more boxes, or more goals, the solver gives up immediately: the time of a bound is cubic in them."""
+"""With more boxes or more goals, the solver gives up immediately: a bound takes time cubic in their number.
+"""
 
-_NEVER = 1_000_000  # pushes
+_NEVER = 1_000_000  # stands for infinitely many pushes
 
-_Line = tuple["Push", Any] | None  # the last push, and the line before it
+_Line = tuple["Push", Any] | None  # a linked list: the last push, and the list before it
 _Open = tuple[int, int, int, int, int, _Line]  # estimate, bound, order, boxes, player, the pushes so far
 
 
 class Push(NamedTuple):
-    """A push in a direction, one of `LRUD`, of the box at a cell, where the player then stands."""
+    """A push of the box at `cell` in a direction, one of `LRUD`. Afterwards the player stands at `cell`."""
 
     cell: int
     direction: str
 
 
 class Board:
-    """The parts of a game that do not change. Cells are counted from 0 in reading order."""
+    """Walls, goals and what follows from them, which no move changes. Cells are numbered in reading order."""
 
     def __init__(self, width: int, walls: frozenset[int], goals: frozenset[int]) -> None:
         self.width = width
@@ -50,12 +51,12 @@ class Board:
         self.goals = _bits(goals)
         pulls = [self._pulls(goal) for goal in sorted(goals)]
         self.pushes = {cell: [one.get(cell, _NEVER) for one in pulls] for cell in _cells(self.floor)}
-        """Pushes that a box at a cell needs to reach each goal, without other boxes."""
+        """For each cell, the number of pushes from there to each goal, without other boxes."""
         self.dead = self.floor & ~_bits(cell for one in pulls for cell in one)
         """Cells from which no goal can be reached."""
 
     def _pulls(self, goal: int) -> dict[int, int]:
-        """Return the pushes that a box needs to `goal` by cell, found by pulling a box away from the goal."""
+        """Return the number of pushes from each cell to `goal`, found by pulling a box away from the goal."""
         pulls, cells = {goal: 0}, [goal]
         for cell in cells:
             for step in self.steps.values():
@@ -88,7 +89,7 @@ class Board:
         return rings
 
     def walk(self, player: int, boxes: int, to: int) -> str:
-        """Return the steps of a shortest way of the player to the cell `to`, which must be within reach."""
+        """Return the steps of a shortest path of the player to the cell `to`, which must be within reach."""
         rings = self.rings(player, boxes)
         near = next(k for k, ring in enumerate(rings) if ring >> to & 1)
         way = ""
@@ -121,15 +122,15 @@ class Board:
 
 @lru_cache(maxsize=64)
 def board_of(width: int, walls: frozenset[int], goals: frozenset[int]) -> Board:
-    """Return the board, which is kept for further calls."""
+    """Return the board, with a cache."""
     return Board(width, walls, goals)
 
 
 def solution(board: Board, player: int, boxes: frozenset[int]) -> PuzzleSolution:
     """Return the steps of the player that solve the puzzle with the fewest pushes.
 
-    Each push is the first one of the plan of its own position, so the plan after a step is the rest of the
-    plan before it.
+    After each push, the next push is planned anew. The result for the state after a step is therefore the
+    rest of the result for the state before it.
     """
     left = _bits(boxes)
     plan = fewest_pushes(board, player, left)
@@ -142,7 +143,7 @@ def solution(board: Board, player: int, boxes: frozenset[int]) -> PuzzleSolution
     return PuzzleSolution(plan.solvable, tuple(steps))
 
 
-@lru_cache(maxsize=4096)  # the plans of a game share their ends
+@lru_cache(maxsize=4096)  # plans from earlier and later states of a game share pushes
 def fewest_pushes(board: Board, player: int, boxes: int) -> PuzzleSolution:
     """Return the fewest pushes that solve the puzzle, by A*."""
     if boxes & ~board.goals and max(boxes.bit_count(), board.goals.bit_count()) > MAX_BOXES:
@@ -203,7 +204,7 @@ class _Matching:
         self.cost = sum(self.row_prices) + sum(self.column_prices)
 
     def _match(self, new: int) -> None:
-        """Give a row a column. The rows on the shortest path to a free column pass on theirs."""
+        """Match the row `new`. Rows on the shortest augmenting path to a free column change their columns."""
         lengths, via = [_NEVER * len(self.rows)] * len(self.rows), [new] * len(self.rows)
         ahead, passed, row, length = {*range(len(self.rows))}, [], new, 0
         while True:

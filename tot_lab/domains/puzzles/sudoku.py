@@ -18,7 +18,7 @@ _State = tuple[int, ...]  # the digits in reading order, 0 in an empty cell
 
 
 class Sudoku(AssignmentPuzzle):
-    """Sudoku. The places are the cells. A move must not repeat a digit in a row, a column or a box."""
+    """Sudoku. The variables are the cells. A move must not repeat a digit in a row, a column or a box."""
 
     kind = "gym/sudoku"
     move_form = (

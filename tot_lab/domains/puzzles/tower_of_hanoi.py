@@ -30,7 +30,7 @@ class Puzzle(NamedTuple):
 
 
 class TowerOfHanoi(PuzzleDomain):
-    """The Tower of Hanoi. An answer that reaches the goal is right, also if it is not the shortest."""
+    """The Tower of Hanoi. Every answer that reaches the goal is right, not only the shortest."""
 
     kind = "gym/tower_of_hanoi"
     move_form = (

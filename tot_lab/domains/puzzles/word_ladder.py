@@ -79,7 +79,7 @@ class WordLadder(PuzzleDomain):
         return ",".join([puzzle.first, *position.moves])
 
     def read_solution(self, puzzle: Puzzle, text: str) -> str | None:
-        """Return the words of an answer, which begins with the first word."""
+        """Return the words of an answer. `None` if it does not begin with the first word, or is wrong."""
         first, _, rest = text.strip().partition(",")
         return super().read_solution(puzzle, rest) if first.strip().upper() == puzzle.first else None
 

@@ -22,7 +22,7 @@ _RELATIONS: dict[str, Callable[[int, int], bool]] = {
 }
 
 Houses = tuple[int | None, ...]
-"""The house of each item, from 0. `None` is not decided."""
+"""The house of each item, counted from 0. `None` means undecided."""
 
 
 class Clue(NamedTuple):
@@ -55,7 +55,7 @@ def read_clues(text: str, items: Sequence[tuple[str, str]]) -> tuple[Clue, ...] 
 
 
 def keeps(clues: Sequence[Clue], houses: Houses, item: int) -> bool:
-    """Return whether `houses` contradicts no clue about `item`."""
+    """Return whether `houses` satisfies every clue about `item` that is decided."""
     for clue in clues:
         if item in (clue.item, clue.other):
             one, other = houses[clue.item], clue.house if clue.other is None else houses[clue.other]
@@ -88,7 +88,7 @@ class Puzzle(NamedTuple):
     items: tuple[str, ...]
     clues: tuple[Clue, ...]
     asked: int
-    """The house, from 0, whose person is asked for."""
+    """The house, counted from 0, whose person the question asks for."""
 
 
 class Zebra(AssignmentPuzzle):
@@ -146,7 +146,7 @@ class Zebra(AssignmentPuzzle):
         return next((name for name, house in names if house == puzzle.asked), "")
 
     def read_solution(self, puzzle: Puzzle, text: str) -> str | None:
-        """Return the name that an answer consists of, if the clues imply it."""
+        """Return the name of the person if `text` is that name and the clues imply it, else `None`."""
         name = text.strip().strip(".*`").strip().lower()
         plan = solve(self, puzzle, self.start(puzzle))
         state = tuple(house for _, house in sorted(plan.moves))
