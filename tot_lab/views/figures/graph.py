@@ -142,8 +142,8 @@ def most_relevant(
 def relevance(state: str, score: float | None, *, on_path: bool) -> tuple[bool, bool, float]:
     """Return the rank of a thought: thoughts on the path to the answer come first, then those that were kept,
     then those with the highest scores."""
-    worst = score is None or math.isnan(score)
-    return not on_path, state not in ("kept", "complete", "answer"), math.inf if worst else -score
+    known = math.inf if score is None or math.isnan(score) else -score
+    return not on_path, state not in ("kept", "complete", "answer"), known
 
 
 def solution_path(run: Run | Tree) -> list[str]:

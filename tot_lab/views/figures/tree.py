@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -596,7 +596,8 @@ def _parts_of_graph(graph: networkx.DiGraph[Any], most: int) -> Parts:
         state = str(node.get("state", ""))
         return relevance(state, _score(node), on_path=bool(node.get("on_solution_path")))
 
-    nodes = {id: graph.nodes[id] for id in most_relevant(graph, parents.get, rank, most)}
+    chosen = most_relevant(graph, parents.get, rank, most)
+    nodes: dict[Any, Mapping[str, Any]] = {id: graph.nodes[id] for id in chosen}
     drawn = [edge for edge in edges if edge[0] in nodes and edge[1] in nodes]
     return Parts(nodes, drawn, graph.graph, len(graph) - len(nodes))
 
