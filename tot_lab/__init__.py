@@ -56,8 +56,9 @@ from typing import Any
 
 from tot_lab import analysis, interop, lab, runtime, views  # noqa: F401  each attaches methods to core classes
 from tot_lab._version import __version__ as __version__
-from tot_lab.core.attach import imported, nearest
+from tot_lab.core.attach import folded, imported, nearest
 from tot_lab.core.namespaces import Namespace, add_names, places
+from tot_lab.core.registry import axes
 
 _NAMES = places(
     {
@@ -263,12 +264,28 @@ def _hint(name: str) -> str:
     """Return the end of an error about a name that `tl` lacks: where the nearest name is. May be empty."""
     if name.startswith("_"):
         return ""
+    if name in _OTHER_NAMES:
+        return f"; did you mean {_OTHER_NAMES[name]}?"
     if path := path_of(name):
-        return f"; it is {path}"
+        function = next((each for each in _NAMES if folded(each) == folded(name)), None)
+        return f"; did you mean tl.{function}? The class is {path}" if function else f"; it is {path}"
     known = {each: f"tl.{space.__name__}.{each}" for space in reversed(_NAMESPACES) for each in dir(space)}
     known |= {each: f"tl.{each}" for each in __all__}
     near = nearest(name, known)
+    if near is None:
+        kinds = {alias: part.__name__ for part in axes() for alias in vars(part).get("aliases", ())}
+        near = kinds.get(name.lower())
     return f"; did you mean {known[near]}?" if near else ""
+
+
+_OTHER_NAMES = {
+    **dict.fromkeys(
+        ("load_dataset", "read_jsonl", "read_json", "read_csv"), 'tl.tasks(FILE, format="gsm8k")'
+    ),
+    **dict.fromkeys(("Dataset", "dataset", "gsm8k"), 'tl.tasks(FILE, format="gsm8k")'),
+    **{name: f'tl.Lab("{name.lower()}/MODEL")' for name in ("Anthropic", "OpenAI", "Ollama", "Gemini")},
+}
+"""What to write instead of names of other libraries."""
 
 
 class _Room(ModuleType):

@@ -24,22 +24,27 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The name in `known` that was probably meant, or `None`. Case and underscores are ignored.
 
     In order of preference: an equal name, a name that begins with `name`, a name whose capital letters are
-    `name` (`bs` for `BeamSearch`), and a similar name.
+    `name` (`bs` for `BeamSearch`), the longest name with which `name` begins, and a similar name.
     """
-    written, names = _folded(name), {_folded(each): each for each in sorted(known)}
+    written, names = folded(name), {folded(each): each for each in sorted(known)}
     initials = {"".join(filter(str.isupper, each)).lower(): folded for folded, each in names.items()}
     begun = min((each for each in names if written and each.startswith(written)), key=len, default=None)
+    begins = max(
+        (each for each in names if len(each) > 3 and written.startswith(each)), key=len, default=None
+    )
     found = (
         written
         if written in names
         else begun
         or initials.get(written)
+        or begins
         or next(iter(get_close_matches(written, names, n=1, cutoff=0.7)), None)
     )
     return None if found is None else names[found]
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
+    """`name` without case and underscores."""
     return name.replace("_", "").lower()
 
 

@@ -19,6 +19,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from tot_lab.core.calls import STATE
 from tot_lab.core.parameters import ShownDocstring, ShownSignature, type_text
@@ -376,10 +377,46 @@ def _known_name(part: type[Part], name: str) -> str:
 def _unknown_field(part: BaseModel | type[BaseModel], name: str) -> str:
     kind = part if isinstance(part, type) else type(part)
     paths = _setting_paths(part)
-    near = [word for word in name.split("_") if word in paths] or get_close_matches(name, paths, n=1)
-    meant = " or ".join(_as_passed(part, path) for path in paths[near[0]]) if near else ""
+    near = next((word for word in _words_for(name, paths) if word in paths or "(" in word), "")
+    meant = " or ".join(_as_passed(part, path) for path in paths.get(near, [])) or near
     hint = f"did you mean {meant}? It has " if near else "it has "
     return f"{kind.__name__} has no setting {name!r}; {hint}{', '.join(kind.model_fields) or 'none'}"
+
+
+_OPTIONS = "options", 'tl.Lab(…, roles={"propose": tl.Role(options={…}), "answer": …})'
+
+OTHER_NAMES: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("max_steps", "max_turns", "max_iters", "steps"), ("max_iterations", "depth")),
+    **dict.fromkeys(("max_iterations", "n_iterations", "num_iterations"), ("iterations", "depth")),
+    **dict.fromkeys(("n_generate_sample", "num_thoughts", "n_thoughts", "k"), ("count",)),
+    **dict.fromkeys(("n", "num_samples", "n_samples"), ("attempts", "count")),
+    **dict.fromkeys(("n_select_sample", "beam_size", "num_beams", "b"), ("width",)),
+    **dict.fromkeys(("top_p", "stop_sequences", "frequency_penalty", "presence_penalty"), _OPTIONS),
+    **dict.fromkeys(("max_new_tokens", "max_output_tokens"), ("max_tokens",)),
+    "n_evaluate_sample": ("samples",),
+    "method_select": ("search",),
+    "algorithm": ("search",),
+}
+"""Names that other libraries give to settings, and the settings that may be meant, the likeliest first. The
+last may be the place where the value belongs instead.
+"""
+
+
+def _words_for(name: str, known: Iterable[str]) -> Iterator[str]:
+    """Yield the settings that may be meant by `name`, the likeliest first."""
+    yield name
+    if name in OTHER_NAMES:
+        yield from OTHER_NAMES[name]
+        return
+    yield name.rpartition("_")[2]
+    for near in get_close_matches(name, known, n=3):
+        own, other = name.split("_"), near.split("_")
+        rest = (
+            " ".join(word for word in own if word not in other),
+            " ".join(word for word in other if word not in own),
+        )
+        if not all(rest) or get_close_matches(rest[0], rest[1:]):
+            yield near
 
 
 def _as_passed(part: BaseModel | type[BaseModel], path: str) -> str:
@@ -442,8 +479,19 @@ def _described(model: type[BaseModel], problem: Any) -> str:
         text = text if text.startswith(model.__name__) else f"{where}: {text}"
         return f"{text}{hint}{'' if text.endswith('.') and not hint else '.'}"
     text = text.removeprefix("Input should ").removeprefix("be ")
-    got = "" if _hides_input(model) else f": got {problem['input']!r}"
-    return f"{where} must be {text}{got}."
+    if _hides_input(model):
+        return f"{where} must be {text}."
+    call = ""
+    for kind in _kinds(model.model_fields[path]) if path in model.model_fields else ():
+        if issubclass(kind, BaseModel) and getattr(kind, "kind", True):  # no base class
+            call = call or _named(kind, [problem["input"]])
+    hint = f" Pass {path}={call}." if call else ""
+    return f"{where} must be {text}: got {problem['input']!r}.{hint}"
+
+
+def _kinds(field: FieldInfo) -> list[type]:
+    """The classes that the annotation of a field names."""
+    return [one for one in (field.annotation, *get_args(field.annotation)) if isinstance(one, type)]
 
 
 def _hides_input(model: type[BaseModel]) -> bool:
@@ -456,15 +504,58 @@ def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
     if len(values) == 1 and isinstance(values[0], dict):
         given = "…" if _hides_input(model) else repr(values[0])
         return f"{model.__name__} takes its settings by name. Pass {model.__name__}(**{given})."
-    fields, own, hides = model.model_fields, vars(model)["__annotations__"], _hides_input(model)
-    likely = sorted(fields, key=lambda name: (not fields[name].is_required(), name not in own))
-    shown: dict[str, str] = {}
-    for value in values[: len(likely)]:
-        fits = [name for name in likely if type(value).__name__ in type_text(fields[name].annotation)]
-        names = (name for name in (*_fields_for(model, value), *fits, *likely) if name not in shown)
-        shown[next(names)] = "…" if hides else repr(value)
-    given = ", ".join(f"{name}={value}" for name, value in shown.items())
-    return f"{model.__name__} takes its settings by name. Pass {model.__name__}({given})."
+    if named := _named(model, values):
+        return f"{model.__name__} takes its settings by name. Pass {named}."
+    given = "…" if _hides_input(model) else ", ".join(map(repr, values))
+    maker = vars(sys.modules[model.__module__]).get(getattr(model, "kind", ""))
+    hint = f" Did you mean the function {maker.__name__}({given})?" if inspect.isfunction(maker) else ""
+    return (
+        f"{model.__name__} takes its settings by name: got {given}, which none of them accepts. "
+        f"It has {', '.join(model.model_fields) or 'none'}.{hint}"
+    )
+
+
+def _named(model: type[BaseModel], values: Iterable[Any]) -> str:
+    """The call of `model` with `values` by name, each for the likeliest setting that accepts it. "" if one
+    of the values is accepted by none.
+
+    Required settings come first, then the one that scales the number of calls, then those of the class before
+    those of its bases.
+    """
+    fields, shown = model.model_fields, dict[str, str]()
+    owners = [inspect.get_annotations(kind) for kind in model.__mro__]
+    for value in values:
+
+        def order(name: str, value: Any = value) -> tuple[bool, ...]:
+            no_integer = type(value) is int and "int" not in type_text(fields[name].annotation)
+            is_scale = name == getattr(model, "scale", "")
+            return (
+                not fields[name].is_required(),
+                not is_scale,
+                no_integer,
+                *(name not in own for own in owners),
+            )
+
+        names = (name for name in sorted(fields, key=order) if name not in shown)
+        name = next((name for name in names if _accepts(model, name, value)), None)
+        if name is None:
+            return ""
+        shown[name] = "…" if _hides_input(model) else repr(value)
+    return f"{model.__name__}({', '.join(f'{name}={value}' for name, value in shown.items())})"
+
+
+def _accepts(model: type[BaseModel], name: str, value: Any) -> bool:
+    """Whether the setting `name` of `model` may have that value."""
+    try:
+        model(**{name: value})
+    except InvalidSettings as error:
+        wrong = [problem for problem in error.problems if problem["loc"][:1] == (name,)]
+        # A value of a required setting may only be misspelt: then the next error says so.
+        is_text = model.model_fields[name].is_required() and isinstance(value, str)
+        return all(is_text and problem["type"] == "value_error" for problem in wrong)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _fields_for(model: type[BaseModel], value: Any) -> list[str]:
@@ -472,8 +563,8 @@ def _fields_for(model: type[BaseModel], value: Any) -> list[str]:
     return [
         name
         for name, field in model.model_fields.items()
-        for one in (field.annotation, *get_args(field.annotation))
-        if isinstance(one, type) and issubclass(one, Part) and one is not Part and isinstance(value, one)
+        for one in _kinds(field)
+        if issubclass(one, Part) and one is not Part and isinstance(value, one)
     ]
 
 

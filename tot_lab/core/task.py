@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import wraps
-from inspect import isfunction
+from inspect import isfunction, signature
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -30,6 +30,13 @@ class Ungraded(Exception):
     """Raised if answers cannot be graded. The message gives the reason."""
 
 
+def _lacks(domain: Prompts, method: str, other: str = "") -> NotImplementedError:
+    """The error about a method that `domain` must define, or that `other`, such as `proposer`, needs."""
+    names = ", ".join(signature(getattr(Prompts, method)).parameters)
+    instead = f", or use another {other}" if other else ""
+    return NotImplementedError(f"the domain {domain.kind!r} has no {method}({names}). Define it{instead}.")
+
+
 class Prompts:
     """The prompts of a domain.
 
@@ -49,62 +56,45 @@ class Prompts:
 
     def sample_prompt(self, task: Task, path: Path) -> str:
         """Asks for one next step."""
-        raise NotImplementedError(
-            f"the domain {self.kind!r} has no sample_prompt. Define it, or use another proposer."
-        )
+        raise _lacks(self, "sample_prompt", "proposer")
 
     def propose_prompt(self, task: Task, path: Path, count: int) -> str:
         """Asks for up to `count` different next steps in one reply."""
-        raise NotImplementedError(
-            f"the domain {self.kind!r} has no propose_prompt. Define it, or use another proposer."
-        )
+        raise _lacks(self, "propose_prompt", "proposer")
 
     def value_prompt(self, task: Task, path: Path) -> str:
         """Asks how promising the last step of `path` is."""
-        raise NotImplementedError(
-            f"the domain {self.kind!r} has no value_prompt. Define it, or use another evaluator."
-        )
+        raise _lacks(self, "value_prompt", "evaluator")
 
     def part_prompts(self, task: Task, path: Path) -> list[str]:
         """Asks for a verdict on each part of the state separately, for `evaluate="parts"`.
 
         Equal prompts count as one part. Without prompts the state gets no score.
         """
-        raise NotImplementedError(
-            f"the domain {self.kind!r} has no part_prompts. Define it, or use another evaluator."
-        )
+        raise _lacks(self, "part_prompts", "evaluator")
 
     def max_parts(self, task: Task) -> int:
         """The maximum number of `part_prompts` of a state. It bounds the calls; more prompts are an error."""
-        raise NotImplementedError(
-            f"the domain {self.kind!r} has no max_parts. Define it (the most part_prompts of a state), "
-            "or use another evaluator."
-        )
+        raise _lacks(self, "max_parts", "evaluator")
 
     def judge_prompt(self, task: Task, path: Path) -> str:
         """Asks for a verdict on the last step of `path`: one of `judge_labels` and no other word."""
-        raise NotImplementedError(
-            f"the domain {self.kind!r} has no judge_prompt. Define it, or use another evaluator."
-        )
+        raise _lacks(self, "judge_prompt", "evaluator")
 
     def vote_prompt(self, task: Task, paths: Sequence[Path]) -> str:
         """Asks which of `paths`, numbered from 1, is the most promising."""
-        raise NotImplementedError(
-            f"the domain {self.kind!r} has no vote_prompt. Define it, or use another evaluator."
-        )
+        raise _lacks(self, "vote_prompt", "evaluator")
 
     def joint_prompt(self, task: Task, path: Path, candidates: Sequence[str]) -> str:
         """Asks for a score of each of `candidates`, next steps after `path`, in one reply."""
-        raise NotImplementedError(
-            f"the domain {self.kind!r} has no joint_prompt. Define it, or use another evaluator."
-        )
+        raise _lacks(self, "joint_prompt", "evaluator")
 
     def answer_prompt(self, task: Task, reasoning: bool) -> str:
         """Asks for the whole answer at once, after step-by-step reasoning if `reasoning`.
 
         Strategies use `Task.answer_prompt`, which also shows the earlier steps.
         """
-        raise NotImplementedError(f"the domain {self.kind!r} has no answer_prompt. Define this method.")
+        raise _lacks(self, "answer_prompt")
 
     def task_prompt(self, task: Task, reasoning: bool) -> str:
         """States the task for a request that specifies the format of the reply itself, such as JSON.
@@ -254,11 +244,11 @@ class Rules:
         return None
 
     def why_ungraded(self, task: Task) -> str:
-        """Why answers to `task` cannot be graded although it has a reference or tests, and what to do about
-        it. Empty if they can be graded, or if there is nothing to compare them with.
+        """Why answers to `task` cannot be graded, and what to do about it. Empty if they can be graded, or if
+        nobody asked for a grade.
         """
-        lacks = task.reference is not None and type(self).grade is Rules.grade
-        return f"the domain {self.kind!r} has no grade" if lacks else ""
+        lacks = type(self).grade is Rules.grade
+        return f"the domain {self.kind!r} has no grade(self, task, answer)" if lacks else ""
 
     def credit(self, task: Task, answer: str) -> float | None:
         """Partial credit for `answer`, from 0 to 1, which never counts as solved. `None` if there is

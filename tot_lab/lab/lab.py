@@ -92,8 +92,14 @@ _ELSEWHERE = {
     **dict.fromkeys(
         ("base_url", "api_key", "price", "concurrency", "retries"), "a model, such as tl.OpenAICompatible(…)"
     ),
+    **{
+        f"{most}{name}": f"the budget: budget=tl.Budget({name}=…)"
+        for name in Budget.model_fields
+        for most in ("", "max_")
+    },
     **dict.fromkeys(("temperature", "max_tokens", "seed"), "a strategy, such as tl.TreeOfThoughts(…)"),
     "budget": "a run: lab.run(…, budget=…)",
+    "repeats": "a sweep: lab.sweep(…, repeats=…)",
 }
 """Where to pass settings that a lab does not have, for error messages."""
 
@@ -462,6 +468,7 @@ class Lab(NamesNearest):
         with _explained(sweep):
             return await estimate_sweep(sweep, pilot)
 
+    @with_example("lab.stream(strategy, task)", _NOT_OF_A_RUN)
     def stream(
         self,
         strategy: Strategy | str | Task,
@@ -524,7 +531,11 @@ class Lab(NamesNearest):
         if not isinstance(strategy, Task):
             return strategy_named(strategy), cast("Task", task)  # `check_arguments` reports a missing task
         default = self.runner.strategy or (ReAct() if self.gateway.toolbox.tools else None)
-        if task is not None or default is None:
+        if task is not None:
+            raise TypeError(
+                f"The strategy comes first, and then the task: got a Task and {task!r}. Swap the arguments."
+            )
+        if default is None:
             raise TypeError(
                 "Pass a strategy and a task: lab.run(strategy, task). Only a lab with a `strategy` or with "
                 "tools has a default."

@@ -35,7 +35,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from itertools import count
@@ -44,7 +44,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 from pydantic import Field
 
 from tot_lab.core.calls import Call, CallObserver, Need, Reply
-from tot_lab.core.parts import Part
+from tot_lab.core.parts import Alias, Part
 from tot_lab.core.scrubbing import scrubbed
 
 
@@ -262,6 +262,9 @@ class Endpoint(Part):
     """A real model at the end of the stack; the base class of all adapters."""
 
     kind: ClassVar[str] = ""
+    setting_aliases: ClassVar[Mapping[str, str | Alias]] = {
+        name: f"tl.TreeOfThoughts({name}=…)" for name in ("temperature", "max_tokens", "seed")
+    }
 
     generates: ClassVar[bool] = True
     """Whether the model generates text, so that a reply has output tokens. Reward models do not."""

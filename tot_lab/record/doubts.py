@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call
 from tot_lab.core.purposes import OTHER, role_of
@@ -47,7 +47,7 @@ def doubts_of(run: Run, losses: ByRole | None) -> tuple[Doubt, ...]:
             found.append(Doubt("{} scores unreadable", len(unreadable), len(judged), example))
         elif example:  # the losses say how many
             found.append(Doubt("unreadable scores", example=example))
-    return (*found, *_repeated_samples(run), *_unjust_grades(run))
+    return (*found, *_filled_prompts(run), *_repeated_samples(run), *_unjust_grades(run))
 
 
 def unreadable_example(run: Run, nodes: Sequence[Node]) -> str:
@@ -74,6 +74,28 @@ def _wanted(run: Run) -> str:
         labels = run.task and [*run.task.domain.value_labels]
         return f": a value is {', '.join(labels)}" if labels else ": a score is from 0 to 1"
     return ""
+
+
+def _filled_prompts(run: Run) -> Iterator[Doubt]:
+    """Yield a doubt for each prompt of the strategy that contains the question instead of `{problem}`, as an
+    f-string does: without a slot, it is the system message of every task.
+    """
+    waiting: list[Any] = [run.header.strategy]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()
+            prompt = value.get("prompt")
+            if isinstance(prompt, str) and len(run.question) >= _LONG and run.question in prompt:
+                yield Doubt(
+                    f"the prompt of {value.get('kind')!r} contains this question: write {{problem}} there"
+                )
+
+
+_LONG = 7
+"""Characters of a question that a prompt does not contain by chance, such as those of a hand of 24."""
 
 
 def _repeated_samples(run: Run) -> Iterator[Doubt]:

@@ -10,9 +10,11 @@ built-in importer recognises. `published.py` is an example.
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -114,6 +116,11 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"{path}: no importer recognises this file. Runs are NAME{', NAME'.join(ENDINGS)}, or a folder "
             f"of them; tl.tasks reads tasks."
         )
+    if columns := _task_columns(head):
+        raise JournalError(
+            f"{path}: this file holds tasks, not runs: got {', '.join(map(repr, columns))} in its first row. "
+            "tl.tasks reads tasks."
+        )
     try:  # a file that is nearly a journal or a published log gets the more precise error of that importer
         return (PublishedLog if head.lstrip()[:1] == b"[" else Journal).read(path)
     except JournalError as error:
@@ -170,6 +177,18 @@ def _load_folder(folder: Path) -> list[Run]:
         loaded: Run | list[Run] = load(file)
         runs += loaded if isinstance(loaded, list) else [loaded]
     return runs
+
+
+def _task_columns(head: bytes) -> list[str]:
+    """Return the columns of a file of tasks. Empty if its first row does not look like a task."""
+    with suppress(ValueError):  # no JSON, or the row is longer than `head`
+        row, _ = json.JSONDecoder().raw_decode(head.decode(errors="replace").lstrip("[ \n\r\t"))
+        if isinstance(row, dict) and _OF_TASKS.intersection(row):
+            return [*row][:5]
+    return []
+
+
+_OF_TASKS = frozenset(("question", "problem", "prompt", "query", "q", "answer", "reference", "target"))
 
 
 def _head(path: str | os.PathLike[str]) -> bytes:

@@ -540,7 +540,15 @@ class Run(RunMethods):
     # Files and marks.
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the record to `path`, and the marks beside it. An existing file is replaced atomically."""
+        """Write the record to `path`, and the marks beside it. An existing file is replaced atomically.
+
+        Raises:
+            ValueError: If the suffix is that of another kind of file, such as `.html`.
+        """
+        if (suffix := Path(path).suffix.lower()) in _OTHER_FILES:
+            raise ValueError(
+                f"run.save writes .jsonl: got {os.fspath(path)!r}. Write {_OTHER_FILES[suffix]}."
+            )
         marks = self.marks
         saved = write_journal(path, self.header, self.lines)
         write_marks(saved, self.id, marks)
@@ -581,10 +589,29 @@ class Run(RunMethods):
         changed(self.id)
 
 
+_OTHER_FILES = {
+    **dict.fromkeys((".html", ".htm"), "run.save_html(PATH)"),
+    **dict.fromkeys((".svg", ".png", ".jpg", ".pdf"), "run.save_figure(PATH)"),
+    **dict.fromkeys((".csv", ".parquet", ".xlsx"), "run.nodes_df().to_csv(PATH)"),
+}
+"""What to write instead of `run.save(PATH)`, by suffix."""
+
+
 def expect_run(run: object, taker: str) -> None:
     """Raise TypeError unless `run` is a run."""
     if not isinstance(run, Run):
-        raise TypeError(f"{taker} expects a Run: got {type(run).__name__}. Was `await` forgotten?")
+        raise TypeError(f"{taker} expects a Run: got {type(run).__name__}. {no_run(run, taker)}")
+
+
+def no_run(given: object, taker: str) -> str:
+    """Return what to pass to `taker` instead of `given`, which is not a run, as a sentence."""
+    if isinstance(given, str | os.PathLike):
+        return f"Load it first: {taker}(tl.load({os.fspath(given)!r}))."
+    if hasattr(given, "df") and hasattr(given, "run"):
+        return "Pass one of its runs: sweep.run(sweep.df().iloc[0])."
+    if isinstance(given, list | tuple) and any(isinstance(each, Run) for each in given):
+        return "Pass one of them."
+    return "Was `await` forgotten?"
 
 
 def load(path: str | os.PathLike[str]) -> Run:

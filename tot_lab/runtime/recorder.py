@@ -12,7 +12,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from errno import EACCES, EPERM, EROFS
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +138,7 @@ class Recorder:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._open(os.O_CREAT | os.O_EXCL)
             except OSError as error:
-                if error.errno in (EACCES, EPERM, EROFS):
+                if not self.path.exists():
                     error.strerror = f"{error.strerror}. Pass the lab another folder as runs=, or None"
                 raise
             self._append(head)

@@ -31,6 +31,7 @@ from tot_lab.models.chat.replies import (
     undercounted,
 )
 from tot_lab.models.connections import body_of, opened
+from tot_lab.models.providers import key_variables
 from tot_lab.models.stack import UNLISTED, Endpoint, Failure, ServerFacts
 
 LEAST_PRICE = 0.001
@@ -277,6 +278,10 @@ class ChatEndpoint(Endpoint):
         if failure.status == 401 and not self._sent_key:
             variable = f"Set {self._provider.upper()}_API_KEY, or pass" if self._provider else "Pass"
             failure.message += f". No key was sent to {self.address}. {variable} api_key="
+        elif failure.status == 401:
+            variables = key_variables(getattr(self, "provider", self._provider))
+            source = "api_key=" if self._key else " or ".join(variables)
+            failure.message += f". The key that was sent comes from {source}"
         failure.args = (failure.message,)
         return failure
 

@@ -74,7 +74,7 @@ STATE_MACHINE: Mapping[str, str | Alias] = {
 """Names of `tl.presets.state_machine` (Jido AI)."""
 
 OTHERS: Mapping[str, str | Alias] = {
-    "breadth": "propose.count",
+    "breadth": "search=tl.BeamSearch(width=…), or as propose=tl.Sample(count=…)",  # it has both meanings
     "depth": "stop.depth",
     "pruning_threshold": "stop.min_score",
     "num_branches": "propose.count",

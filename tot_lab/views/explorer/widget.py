@@ -41,7 +41,7 @@ from tot_lab.core.calls import Reply, format_error, html_text
 from tot_lab.core.parameters import with_example
 from tot_lab.core.records import Ended, Line, Note, Position, Thought
 from tot_lab.record.marks import Mark, Verdict, watch
-from tot_lab.record.run import Run, expect_run
+from tot_lab.record.run import Run, expect_run, no_run
 from tot_lab.runtime.recorder import Recorder
 from tot_lab.views.explorer.recording import GROWTH, PREFIXES, Recording, about_of
 from tot_lab.views.explorer.saved import MOST_LINES, Saved, SavedPage, saved_html
@@ -317,7 +317,8 @@ class Explorer(Saved, anywidget.AnyWidget):
     def _start(self, stream: Stream) -> Recorder:
         """Start a stream, and return its recorder."""
         if not hasattr(stream, "steer"):  # its room takes long to import
-            hint = "Is an `await` missing?" if inspect.isawaitable(stream) else "A sweep is accepted too."
+            is_near = isinstance(stream, str | os.PathLike) or inspect.isawaitable(stream)
+            hint = no_run(stream, "tl.Explorer") if is_near else "A sweep is accepted too."
             kind = type(stream).__name__
             raise TypeError(f"run must be a run, a stream or a recorder: got {kind}. {hint}")
         if self._loop is None:

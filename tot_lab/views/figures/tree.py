@@ -18,7 +18,7 @@ from tot_lab.analysis.why import why_it_failed
 from tot_lab.core.bulk import gc_paused
 from tot_lab.core.records import describe_stop
 from tot_lab.core.tree import Tree
-from tot_lab.record.run import Run, money
+from tot_lab.record.run import Run, money, no_run
 from tot_lab.views.figures.graph import LINKS, Parts, most_relevant, parts_of, relevance
 from tot_lab.views.figures.layout import tidy
 from tot_lab.views.figures.theme import (
@@ -244,8 +244,8 @@ def tree_info(run: Run | Tree | networkx.DiGraph[Any], most: int = MAX_THOUGHTS)
     """
     if not isinstance(run, Run | Tree) and not hasattr(run, "edges"):
         raise TypeError(
-            f"Cannot draw a tree: got {type(run).__name__}. Pass a run, a `Tree` or a networkx graph, "
-            f"and check whether an `await` is missing."
+            f"plot_tree expects a run, a `Tree` or a networkx graph: got {type(run).__name__}. "
+            f"{no_run(run, 'plot_tree')}"
         )
     parts = parts_of(run, most) if isinstance(run, Run | Tree) else _parts_of_graph(run, most)
     if not parts.nodes:
