@@ -41,6 +41,30 @@ from tot_lab.testing import check_strategy, legs
         (lambda: tl.Sample(count=3, max_tokens=9), r"Pass it as tl.TreeOfThoughts\(max_tokens=…\)"),
         (lambda: tl.Value(seed=1), r"Pass it as tl.TreeOfThoughts\(seed=…\)"),
         (lambda: tl.Budget(minutes=2), "no setting 'minutes'; did you mean 'seconds'"),
+        (lambda: tl.ReAct(max_steps=5), "no setting 'max_steps'; did you mean 'max_iterations'"),
+        (lambda: tl.ReAct(max_turns=5), "did you mean 'max_iterations'"),
+        (lambda: tl.Reflexion(max_iterations=5), r"as in strategy=ReAct\(max_iterations=…\)"),
+        (lambda: tl.TreeOfThoughts(max_steps=3), r"did you mean 'stop.depth', as in stop=Stop\(depth=…\)"),
+        (lambda: tl.TreeOfThoughts(max_iterations=3), "did you mean 'stop.depth'"),
+        (
+            lambda: tl.TreeOfThoughts(search=tl.MCTS()).with_(max_iterations=3),
+            r"'search.iterations', as in search=MCTS\(iterations=…\)\?",
+        ),
+        (
+            lambda: tl.TreeOfThoughts(n_generate_sample=5),
+            r"did you mean 'propose.count', as in propose=Sample\(count=…\)",
+        ),
+        (lambda: tl.TreeOfThoughts(top_p=0.9), r"did you mean tl.Lab\(…, roles=.* tl.Role\(options="),
+        (lambda: tl.proposers.Continue(top_p=0.9), "no setting 'top_p'; did you mean 'options'"),
+        (lambda: tl.ChainOfThought(max_steps=3), "no setting 'max_steps'; it has model"),
+        (
+            lambda: tl.TreeOfThoughts(breadth=5),
+            r"Pass it as search=tl.BeamSearch\(width=…\), or as propose=tl.Sample\(count=…\)",
+        ),
+        (
+            lambda: tl.OpenAICompatible(model="m", base_url="http://127.0.0.1:9/v1", temperature=0.2),
+            r"Pass it as tl.TreeOfThoughts\(temperature=…\)",
+        ),
         (
             lambda: tl.general("?", answer=2, grade=lambda answer: True),
             r"grade .* wrong arguments: got \(answer\)\.\nIt must be \(answer, reference\)",
@@ -74,6 +98,8 @@ def test_wrong_settings(make, says):
         (lambda: tl.domains.creative_writing_tasks("5"), "count must be .*got '5'"),
         (lambda: tl.Session("sim/agent"), r"lab must be a Lab such as tl.Lab\(model\): got 'sim/agent'"),
         (lambda: tl.stats.routed([]), "routed expects a Run: got list"),
+        (lambda: tl.diagnose("a.jsonl"), r"got str\. Load it first: diagnose\(tl.load\('a.jsonl'\)\)\."),
+        (lambda: tl.Explorer(Path("a")), r"got \w*Path\. Load it first: tl.Explorer\(tl.load\('a'\)\)\."),
         (lambda: tl.lab("sim/game24"), r"tl.lab is a module and cannot be called; did you mean tl.Lab\?"),
         (lambda: tl.game24(4, 5, 6, 10), r'too many positional arguments\. Write tl.game24\("4 5 6 10"\)'),
         (lambda: tl.game24(45610), "four integers from 1 to 13.*got '45610'"),
@@ -121,13 +147,17 @@ def test_a_lab_of_wrong_things(wrong, says):
     [
         ({"spend": 1}, r"'spend'\. It belongs to the lab: tl\.Lab\(…, spend=…\)\."),
         ({"temperature": 0.5}, r"'temperature'\. It belongs to a strategy"),
-        ({"repeats": 2}, r"'repeats'\. Did you mean repeat=\?"),
+        ({"repeats": 2}, r"'repeats'\. It belongs to a sweep: lab\.sweep\(…, repeats=…\)\."),
+        ({"calls": 60}, r"'calls'\. It belongs to the budget: budget=tl\.Budget\(calls=…\)\."),
+        ({"max_calls": 60}, r"'max_calls'\. It belongs to the budget: budget=tl\.Budget\(calls=…\)\."),
+        ({"max_tokens": 60}, r"'max_tokens'\. It belongs to a strategy"),
+        ({"strategy": TASK, "task": tl.OneAnswer()}, r"got a Task and OneAnswer\(\)\. Swap the arguments"),
     ],
 )
 def test_a_run_with_wrong_arguments(wrong, says):
-    for method in (tl.Lab.run, tl.Lab.estimate):
+    for method in (tl.Lab.run, tl.Lab.estimate, tl.Lab.stream):
         with pytest.raises(TypeError, match=says):
-            wait(method(tl.Lab(Scripted(), runs=None), tl.OneAnswer(), TASK, **wrong))
+            wait(method(tl.Lab(Scripted(), runs=None), **{"strategy": tl.OneAnswer(), "task": TASK, **wrong}))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +171,7 @@ def test_a_run_with_wrong_arguments(wrong, says):
         ({"tasks": "tasks.jsonl"}, r"tasks must be a list such as tl\.tasks\(FILE\).*: got 'tasks\.jsonl'"),
         ({"tasks": tl.game24_tasks}, r"tasks must be a list such as .*: got <function game24_tasks"),
         ({"repeat": 2}, r"'repeat'\. Did you mean repeats=\?"),
+        ({"seconds": 9}, r"'seconds'\. It belongs to the budget: budget=tl\.Budget\(seconds=…\)\."),
         ({"at_once": "2"}, "at_once must be at least 1 or None: got '2'"),
         ({"repeats": "2"}, "repeats must be an integer of at least 1: got '2'"),
     ],
@@ -155,6 +186,35 @@ def test_a_sweep_of_wrong_things(wrong, says):
     ("make", "says"),
     [
         (lambda: tl.BeamSearch(5), "BeamSearch takes its settings by name. Pass BeamSearch(width=5)."),
+        (lambda: tl.BestOf(5), "BestOf takes its settings by name. Pass BestOf(attempts=5)."),
+        (lambda: tl.Sample(3), "Sample takes its settings by name. Pass Sample(count=3)."),
+        (lambda: tl.Propose(4), "Propose takes its settings by name. Pass Propose(count=4)."),
+        (lambda: tl.Value(3), "Value takes its settings by name. Pass Value(samples=3)."),
+        (lambda: tl.ReAct(5), "ReAct takes its settings by name. Pass ReAct(max_iterations=5)."),
+        (lambda: tl.Stop(1), "Stop takes its settings by name. Pass Stop(depth=1)."),
+        (lambda: tl.OneAnswer(0.7), "OneAnswer takes its settings by name. Pass OneAnswer(temperature=0.7)."),
+        (
+            lambda: tl.ChainOfThought("x"),
+            "ChainOfThought takes its settings by name. Pass ChainOfThought(model='x').",
+        ),
+        (
+            lambda: tl.TreeOfThoughts("mcts", "vote"),
+            "TreeOfThoughts takes its settings by name. Pass TreeOfThoughts(search='mcts', evaluate='vote').",
+        ),
+        (
+            lambda: tl.domains.Game24("4 9 10 13"),
+            "Game24 takes its settings by name: got '4 9 10 13', which none of them accepts. It has "
+            "structured. Did you mean the function game24('4 9 10 13')?",
+        ),
+        (
+            lambda: tl.TreeOfThoughts(stop=3),
+            "TreeOfThoughts.stop must be a valid dictionary or instance of Stop: got 3. "
+            "Pass stop=Stop(depth=3).",
+        ),
+        (
+            lambda: tl.TreeOfThoughts(answer=3),
+            "TreeOfThoughts.answer must be a valid dictionary or instance of AnswerRule: got 3.",
+        ),
         (
             lambda: tl.TreeOfThoughts({"search.width": 5}),
             "TreeOfThoughts takes its settings by name. Pass TreeOfThoughts(**{'search.width': 5}).",
@@ -246,6 +306,14 @@ def test_no_message_holds_a_key():
         (tl, "CoT", "tl.ChainOfThought"),
         (tl, "Treeofthoughts", "tl.TreeOfThoughts"),
         (tl, "Rebase", "tl.searches.REBASE"),
+        (tl, "MCTSearch", "did you mean tl.MCTS?"),
+        (tl, "BFS", "did you mean tl.searches.BreadthFirst?"),
+        (tl, "DFS", "did you mean tl.DepthFirst?"),
+        (tl, "Game24", "did you mean tl.game24? The class is tl.domains.Game24"),
+        (tl, "Debate", "it is tl.methods.Debate"),
+        (tl, "load_dataset", 'did you mean tl.tasks(FILE, format="gsm8k")?'),
+        (tl, "read_jsonl", "did you mean tl.tasks("),
+        (tl, "Anthropic", 'did you mean tl.Lab("anthropic/MODEL")?'),
         (tl.presets, "beam", "'beam_search'"),
         (tl.tools, "Calculater", "'Calculator'"),
     ],
@@ -279,6 +347,11 @@ def test_attributes_that_are_almost_right():
         tl.OneAnswer().runs  # noqa: B018
     with pytest.raises(TypeError, match=r"got Run\. Pass \[run\] for one run"):
         tl.stats.success_rates(run)
+    for takes_a_run in (tl.diagnose, tl.figures.plot_scores, tl.figures.plot_tree):
+        with pytest.raises(
+            TypeError, match=r"got Sweep\. Pass one of its runs: sweep.run\(sweep.df\(\).iloc\[0\]\)"
+        ):
+            takes_a_run(sweep)
     with pytest.raises(ValueError, match=r"got 0\.1\. Ids are texts, such as '0\.1'"):
         wait(lab.branch(run, 0.1, score=1.0))
 
@@ -307,6 +380,11 @@ def test_an_interrupted_run_that_was_loaded_can_be_continued(tmp_path):
 
 
 def test_a_folder_that_cannot_be_written_names_the_setting(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    for runs in (tmp_path / "file", tmp_path / "file" / "runs"):
+        with pytest.raises(OSError, match=r"Pass the lab another folder as runs="):
+            wait(tl.Lab(Scripted(), runs=runs).run(tl.OneAnswer(), TASK))
+
     def refused(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied", "runs")
 
@@ -415,6 +493,37 @@ def test_a_file_that_is_no_run(tmp_path):
         FileNotFoundError, match=r"no file .*first_rum.jsonl. Did you mean .*first_run.jsonl\?"
     ):
         tl.load(tmp_path / "first_rum.jsonl")
+
+
+def test_a_file_of_tasks_is_no_run(tmp_path):
+    for name, text in {
+        "a.jsonl": '{"question": "1+1?", "answer": 2}\n{"question": "1+2?", "answer": 3}\n',
+        "a.json": '[\n  {"question": "1+1?", "answer": 2}\n]',
+    }.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(tl.errors.JournalError) as caught:
+            tl.load(tmp_path / name)
+        assert str(caught.value) == (
+            f"{tmp_path / name}: this file holds tasks, not runs: got 'question', 'answer' in its first row. "
+            "tl.tasks reads tasks."
+        )
+    (tmp_path / "b.jsonl").write_text('{"questions": 1}\n')
+    with pytest.raises(tl.errors.JournalError, match="No importer recognises the file"):
+        tl.load(tmp_path / "b.jsonl")
+
+
+def test_a_record_is_not_saved_under_the_name_of_another_kind_of_file(tmp_path):
+    made = run(tl.OneAnswer(), TASK, model=Scripted())
+    for name, meant in (
+        ("x.html", r"run\.save_html"),
+        ("tree.PNG", r"run\.save_figure"),
+        ("y.csv", r"run\.nodes_df\(\)\.to_csv"),
+    ):
+        with pytest.raises(ValueError, match=rf"run\.save writes \.jsonl: got .*{name}'\. Write {meant}"):
+            made.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
+    for name in ("run", "gpt-4.1", "run.jsonl"):
+        assert tl.load(made.save(tmp_path / name)).lines == made.lines
 
 
 def test_a_row_that_no_sweep_has_is_named():
@@ -546,7 +655,7 @@ def test_a_function_stands_for_a_search_and_must_return_ids():
 
 def test_a_forgotten_await():
     coroutine = tl.Lab(Scripted(), runs=None).run(tl.OneAnswer(), TASK)
-    with pytest.raises(TypeError, match=r"got coroutine\. .* an `await` is missing"):
+    with pytest.raises(TypeError, match=r"got coroutine\. Was `await` forgotten\?"):
         tl.figures.plot_tree(coroutine)
     coroutine.close()
 
@@ -566,7 +675,9 @@ def test_a_domain_that_cannot_says_what_it_lacks():
         kind = "tests/half"
 
     task = tl.Task(domain=Half(), question="?")
-    with pytest.raises(NotImplementedError, match="'tests/half' has no answer_prompt"):
+    with pytest.raises(
+        NotImplementedError, match=r"'tests/half' has no answer_prompt\(self, task, reasoning\)\."
+    ):
         run(tl.OneAnswer(), task)
 
 
@@ -664,7 +775,7 @@ def test_the_explorer_of_something_else_names_its_type():
     with pytest.raises(TypeError, match=r"got list_iterator\. A sweep is accepted too"):
         tl.Explorer(iter([]))
     never = asyncio.sleep(0)
-    with pytest.raises(TypeError, match=r"got coroutine\. Is an `await` missing\?"):
+    with pytest.raises(TypeError, match=r"got coroutine\. Was `await` forgotten\?"):
         tl.Explorer(never)
     never.close()
 

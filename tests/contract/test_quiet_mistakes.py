@@ -125,7 +125,19 @@ SHOWN = {
         tl.OneAnswer(),
         tl.Task(domain=Gradeless(), question="7", reference="8"),
         {"model": says_26},
-        "ungraded: the domain 'tests/gradeless' has no grade",
+        "ungraded: the domain 'tests/gradeless' has no grade(self, task, answer)",
+    ),
+    "neither": (
+        tl.OneAnswer(),
+        tl.Task(domain=Gradeless(), question="7"),
+        {"model": says_26},
+        "ungraded: the domain 'tests/gradeless' has no grade(self, task, answer)",
+    ),
+    "an f-string as a template": (
+        tree(evaluate=tl.Value(prompt=f"Problem {HAND.question}: rate it")),
+        HAND,
+        {},
+        "! the prompt of 'value' contains this question: write {problem} there",
     ),
     "one run with the number 3": (tree(), HAND, {"repeat": 3}, " · repeat 3 · "),
 }
@@ -158,6 +170,7 @@ def test_the_card_says_what_is_wrong(mistake, tmp_path):
         (tree(temperature=0, propose=tl.Propose()), HAND, "sim/game24"),  # equal states share a reply
         (tl.SelfConsistency(), HAND, "sim/game24"),  # equal answers are votes
         (tree(evaluate=lambda task, path: 0.0), HAND, "sim/game24"),  # a score of 0 is a score
+        (tree(evaluate=tl.Value(prompt="Rate problems such as 4 9 10 13.")), HAND, "sim/game24"),
         (tl.OneAnswer(temperature=0), HAND, "sim/game24"),
         (tl.OneAnswer(), tl.general("How many?"), says_26),  # nobody asked for a grade
     ],

@@ -24,6 +24,7 @@ from pydantic.fields import FieldInfo
 from tot_lab.core.calls import STATE
 from tot_lab.core.parameters import ShownDocstring, ShownSignature, type_text
 from tot_lab.core.registry import BUILT_IN, find, import_parts, misplaced, offered
+from tot_lab.core.tracebacks import shown_traceback
 
 P = TypeVar("P", bound="Part")
 
@@ -60,19 +61,8 @@ class InvalidSettings(ValueError):
         return cls(" ".join(_described(model, one) for one in _without_branches(problems)), problems)
 
     def _render_traceback_(self) -> list[str]:
-        """The traceback that IPython shows: it ends at the user's code, without the frames of this file."""
-        step = last = self.__traceback__
-        while step is not None:
-            last = step if step.tb_frame.f_code.co_filename != __file__ else last
-            step = step.tb_next
-        if last is not None:
-            last.tb_next = None
-        shown = (
-            sys.modules["IPython"]
-            .get_ipython()
-            .InteractiveTB.structured_traceback(type(self), self, self.__traceback__, tb_offset=1)
-        )
-        return list(shown)
+        """The traceback that IPython shows: it ends at the user's code."""
+        return shown_traceback(self, with_last=False)
 
 
 class PydanticModel(BaseModel):

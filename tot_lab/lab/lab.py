@@ -26,6 +26,7 @@ from tot_lab.core.records import Line, Record
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
 from tot_lab.core.thinking import Budget
+from tot_lab.core.tracebacks import shown_traceback
 from tot_lab.lab.lessons import Lessons, LessonsError
 from tot_lab.lab.model_settings import named_model, with_named_models
 from tot_lab.lab.plan_store import PlanStore
@@ -344,6 +345,10 @@ class Lab(NamesNearest):
                 return await execution.carry_out()
         except asyncio.CancelledError as stopped:
             _explain(stopped, self._kept(execution.run))
+            raise
+        except Exception as error:
+            if not hasattr(error, "_render_traceback_"):
+                error._render_traceback_ = partial(shown_traceback, error, with_last=True)  # type: ignore[attr-defined]
             raise
         finally:
             self.last = execution.run

@@ -5,7 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from random import Random
 
 import distributed
@@ -297,6 +297,30 @@ def test_the_error_about_an_evaluator_is_two_lines_below_the_cell(kernel):
     first, second = shown.splitlines()[-2:]
     assert first.endswith("evaluator 'half' has the wrong arguments: got (path).")
     assert second.startswith("It must be (task, path) -> score, or (task, paths) -> scores")
+
+
+def test_an_error_about_a_function_during_a_run_is_near_the_cell_and_the_function(kernel):
+    """IPython shows the cell, the user's function and the line that raised the error."""
+    run = "await tl.Lab('sim/game24', runs=None).run(tl.TreeOfThoughts(evaluate={}), tl.game24('4 5 6 10'))"
+    texts = {
+        "def seven(task, path):\n    return 7\n"
+        + run.format("seven"): "must return a score from 0 to 1: got 7.0.",
+        "def key(task, path):\n    return {}['k']\n" + run.format("key"): "KeyError: 'k'",
+        "import sys, traceback\nprint(len(traceback.extract_tb(sys.last_value.__traceback__)))": "",
+    }
+    cells = [nbformat.v4.new_code_cell(f"import tot_lab as tl\n{text}") for text in texts]
+    kernel.nb = nbformat.v4.new_notebook(cells=cells)
+    for place, ends in enumerate(texts.values()):
+        with pytest.raises(CellExecutionError) if ends else nullcontext():
+            kernel.execute_cell(cells[place], place)
+    seven, key = (re.sub(r"\x1b\[[\d;]*m", "", "\n".join(cell.outputs[0].traceback)) for cell in cells[:2])
+    for shown, ends in zip((seven, key), texts.values(), strict=False):
+        assert "----> 4 await tl.Lab" in shown
+        assert shown.endswith(ends)
+    assert seven.count(".py:") == 1
+    assert "----> 3     return {}['k']" in key
+    assert key.count(".py:") == 0
+    assert int(cells[2].outputs[0].text) > 9
 
 
 @pytest.mark.nightly

@@ -106,6 +106,8 @@ class Proposer(Part):
 
     kind: ClassVar[str] = ""
     setting_aliases: ClassVar[Mapping[str, str | Alias]] = OF_THE_STRATEGY
+    scale: ClassVar[str] = ""
+    """The setting for the number of children, such as `count`. "" means no such setting."""
 
     @property
     def asks_for_answer(self) -> bool:
@@ -119,8 +121,10 @@ class Proposer(Part):
         return {self.kind: self}
 
     def scale_setting(self) -> str | None:
-        """The setting for the number of children, such as `proposer.count`. `None` means no such setting."""
-        return None
+        """The path of the setting for the number of children, such as `proposer.count`. `None` means no such
+        setting.
+        """
+        return self.scale or None
 
     def max_children(self) -> int:
         """Children per parent, if the search does not say how many."""
@@ -196,6 +200,8 @@ class Around(Proposer):
 class _Prompted(Proposer):
     """A proposer whose prompt can be replaced."""
 
+    scale: ClassVar[str] = "count"
+
     count: Count = 3
     """Children per thought."""
 
@@ -213,9 +219,6 @@ class _Prompted(Proposer):
     @classmethod
     def _has_the_slots(cls, template: str | None) -> str | None:
         return checked_template(template, ("problem", "steps", "count"), ("problem",))
-
-    def scale_setting(self) -> str:
-        return "count"
 
     def max_children(self) -> int:
         return self.count
