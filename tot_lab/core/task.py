@@ -30,11 +30,13 @@ class Ungraded(Exception):
     """Raised if answers cannot be graded. The message gives the reason."""
 
 
-def _lacks(domain: Prompts, method: str, other: str = "") -> NotImplementedError:
+def _lacks(domain: Prompts, method: str, other: str = "", note: str = "") -> NotImplementedError:
     """The error about a method that `domain` must define, or that `other`, such as `proposer`, needs."""
     names = ", ".join(signature(getattr(Prompts, method)).parameters)
     instead = f", or use another {other}" if other else ""
-    return NotImplementedError(f"the domain {domain.kind!r} has no {method}({names}). Define it{instead}.")
+    return NotImplementedError(
+        f"the domain {domain.kind!r} has no {method}({names}). Define it{note}{instead}."
+    )
 
 
 class Prompts:
@@ -75,7 +77,7 @@ class Prompts:
 
     def max_parts(self, task: Task) -> int:
         """The maximum number of `part_prompts` of a state. It bounds the calls; more prompts are an error."""
-        raise _lacks(self, "max_parts", "evaluator")
+        raise _lacks(self, "max_parts", "evaluator", " (the most part_prompts of a state)")
 
     def judge_prompt(self, task: Task, path: Path) -> str:
         """Asks for a verdict on the last step of `path`: one of `judge_labels` and no other word."""
