@@ -288,7 +288,7 @@ def test_the_first_failure_of_a_server_is_a_warning_once_in_each_lab(tmp_path):
             said, made = warned_by(tl.Lab(model, runs=None, cache=tmp_path))
             assert said == [f"A call failed: {made.failure}"]
             assert made.failure.startswith("m 401: ")
-            assert made.failure.endswith(". The key that was sent comes from api_key=")
+            assert made.failure.endswith(". The key came from api_key=")
             assert KEY not in said[0]
 
 

@@ -142,7 +142,7 @@ def test_a_key_that_is_wrong():
     with Providers(Fault(401, "the key {key} is wrong")) as server:
         found = checked(server, "openai/m", "openai")
     assert (found.reachable, found.model_there) == (True, None)
-    assert found.problems == ("401: the key ••• is wrong",)
+    assert found.problems == ("401: the key ••• is wrong. The key came from api_key=",)
 
 
 def test_a_missing_key_is_named_where_the_provider_cannot_be_reached(monkeypatch):

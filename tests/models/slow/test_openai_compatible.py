@@ -661,14 +661,16 @@ def test_another_program_at_the_address_is_asked_once(server, body, says):
 
 
 @pytest.mark.parametrize("key", ["", "sk-my-key-0123456789"])
-def test_a_401_without_a_key_says_that_none_was_sent(server, key):
+def test_a_401_says_where_the_key_came_from_or_that_none_was_sent(server, key):
     from aiohttp import web
 
     server.pages["/v1/completions"] = lambda asked: web.Response(status=401, text='{"error": "Unauthorized"}')
     with pytest.raises(Failure, match="Unauthorized") as caught:
         wait(direct(server, chat=False, api_key=key).answer((call(),), CallObserver()))
     assert ("No key was sent to http://127.0.0.1" in caught.value.message) == (not key)
-    assert ("api_key=" in caught.value.message) == (not key)
+    assert ("Pass api_key=" in caught.value.message) == (not key)
+    assert ("The key came from api_key=" in caught.value.message) == bool(key)
+    assert not key or key not in caught.value.message
 
 
 def test_a_long_error_is_not_searched_to_its_end(server):

@@ -281,7 +281,7 @@ class ChatEndpoint(Endpoint):
         elif failure.status == 401:
             variables = key_variables(getattr(self, "provider", self._provider))
             source = "api_key=" if self._key else " or ".join(variables)
-            failure.message += f". The key that was sent comes from {source}"
+            failure.message += f". The key came from {source}"
         failure.args = (failure.message,)
         return failure
 
