@@ -400,13 +400,14 @@ def _words_for(name: str, known: Iterable[str]) -> Iterator[str]:
         return
     yield name.rpartition("_")[2]
     for near in get_close_matches(name, known, n=3):
-        own, other = name.split("_"), near.split("_")
-        rest = (
-            " ".join(word for word in own if word not in other),
-            " ".join(word for word in other if word not in own),
-        )
-        if not all(rest) or get_close_matches(rest[0], rest[1:]):
-            yield near
+        own, other = _without_words(name, near), _without_words(near, name)
+        if not own or not other or get_close_matches(own, [other]):
+            yield near  # not only the other words are equal, as in `max_steps` and `max_tokens`
+
+
+def _without_words(name: str, other: str) -> str:
+    """`name` without the words of `other`."""
+    return "_".join(word for word in name.split("_") if word not in other.split("_"))
 
 
 def _as_passed(part: BaseModel | type[BaseModel], path: str) -> str:
@@ -537,9 +538,9 @@ def _named(model: type[BaseModel], values: Iterable[Any]) -> str:
 def _accepts(model: type[BaseModel], name: str, value: Any) -> bool:
     """Whether the setting `name` of `model` may have that value."""
     try:
-        model(**{name: value})
-    except InvalidSettings as error:
-        wrong = [problem for problem in error.problems if problem["loc"][:1] == (name,)]
+        model.model_validate({name: value})
+    except ValidationError as error:
+        wrong = [problem for problem in error.errors() if problem["loc"][:1] == (name,)]
         # A value of a required setting may only be misspelt: then the next error says so.
         is_text = model.model_fields[name].is_required() and isinstance(value, str)
         return all(is_text and problem["type"] == "value_error" for problem in wrong)

@@ -814,10 +814,14 @@ def test_a_key_that_the_provider_repeats_is_blotted_out(server, family, status, 
         assert KEY not in shown
 
 
-def test_the_ends_of_a_key_are_blotted_out_too(server):
+def test_the_ends_of_a_key_are_blotted_out_too(server, monkeypatch):
     server.will(Fault(401, f"Incorrect API key provided: {KEY[:8]}*****{KEY[-4:]}. You can find"))
     said = "Incorrect API key provided: •••. You can find. The key came from api_key="
     assert failure(endpoint(server, "openai")).message == said
+    server.will(Fault(401))
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    said = failure(endpoint(server, "openai", api_key=None)).message
+    assert said.endswith(". The key came from OPENAI_API_KEY")
 
 
 @pytest.mark.parametrize("family", ["openai", "anthropic", "gemini"])  # to Ollama it can
