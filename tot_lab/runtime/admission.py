@@ -64,7 +64,7 @@ class Admission:
     def of_branches(self, scope: Scope, step: Gather) -> tuple[Iterable[Scope], int]:
         """Return the scopes of the branches, and how many branches start at once.
 
-                If the branches together may make more calls than the budget has left, they run one after the other,
+        If the branches together may make more calls than the budget has left, they run one after the other,
         so that a rerun refuses the same calls.
         """
         count, left = len(step.branches), scope.calls_left()
