@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     import pandas
 
 BINS = 10
-"""Number of bins of a calibration curve, of equal width (Guo et al. 2017, section 2, use 15 for far more
-data).
-"""
+"""Number of bins of a calibration curve (Guo et al. 2017, section 2, use 15 for far more data)."""
 
 RESAMPLES = 1999
 """Bootstrap samples of the tasks for a confidence interval."""
@@ -268,9 +266,8 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     - unsolvable: no answer to the question can be correct
     - evaluator: all good thoughts (correct answers, or thoughts that could lead to one) on the deepest level
     that has any were pruned; or a wrong thought was accepted as the answer before a good one was expanded
-    - search: good thoughts were pruned as above, but no thought that was kept on the same level scored
-      higher,
-    for example because the scores were equal
+    - search: good thoughts were pruned as above, but no kept thought of the level scored higher, for
+    example because the scores were equal
     - cut short: the search ended, or a call failed, before a good thought was expanded
     - proposer: good thoughts were expanded, and none of their children could lead to a correct answer
     - unknown: too few thoughts have labels to decide
@@ -370,9 +367,7 @@ class _Facts(Labels):
                 }
 
     def why_unlabelled(self) -> str:
-        """Return why no judged thought has a label. The result is meaningful only if no judged thought has
-        one.
-        """
+        """Return why no judged thought has a label. Call it only if none has one."""
         run, task = self.run, self.run.task
         by_hand = "or mark thoughts: run.mark(id, 'right')."
         if task is None:

@@ -96,8 +96,7 @@ class Known:
 
     @cached_property
     def solvable(self) -> dict[str, bool]:
-        """Whether a correct answer can still be reached from a thought, according to the domain, by thought
-        id.
+        """By thought id, whether a correct answer can still be reached, according to the domain.
 
         Thoughts for which the domain cannot tell are left out. Cached on a run that has ended.
         """

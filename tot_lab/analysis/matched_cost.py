@@ -43,9 +43,7 @@ FRACTIONS: tuple[Unit, ...] = ("cost", "flops", "flops_prefix_once")
 """Units with fractional amounts. Amounts of `calls` and `tokens` are whole numbers."""
 
 HALVINGS = 8
-"""The default amounts of tokens, USD or FLOPs begin at 2⁻⁸ of the largest use of a run, those of calls at
-1.
-"""
+"""Default amounts of tokens, USD or FLOPs begin at 2⁻⁸ of the largest use of a run, and of calls at 1."""
 
 
 class Point(NamedTuple):
@@ -86,8 +84,7 @@ def anytime_performance(
         flops and flops_prefix_once (Float64), the use of the admitted calls; ROLE_calls, ROLE_failed,
         ROLE_unreadable, ROLE_truncated (Int64) as in `sweep.df()`; answer (string); score (Float64); correct
         (boolean, NA without a grade); stop_reason (category); error (string, what the strategy raised);
-        changed (boolean,
-        whether the answer differs from the answer at the next smaller amount); simulated
+        changed (boolean, whether the answer differs from the answer at the next smaller amount); simulated
         (boolean). For runs outside a sweep, `setting` lists the settings that differ, and `task` is the
         question.
 
