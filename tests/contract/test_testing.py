@@ -688,7 +688,7 @@ def test_a_domain_that_hides_the_step_from_its_judge_is_seen():
         (Counting, "steps on no step gives '1' and then '2'"),
         (Writing, "answer on no step changes the task"),
         (Stingy, "grade gives the reference '4' 0.5 instead of 1"),
-        (TooManyParts, "part_prompts on a whole reply gives 2 prompts, at most 1"),
+        (TooManyParts, "part_prompts on a whole reply gives 2 prompts, more than max_parts=1"),
     ],
 )
 def test_a_domain_that_breaks_a_rule_is_named_with_the_path(domain, why):

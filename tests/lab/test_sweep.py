@@ -527,7 +527,7 @@ def test_runs_from_before_are_read_before_any_new_one_is_made(tmp_path):
     lab = tl.Lab(model, runs=tmp_path)
     sweep = swept(lab, {"costly": tl.SelfConsistency(attempts=3), "known": tl.OneAnswer()}, TASKS, at_once=1)
     assert found[0] == len(TASKS)  # although the setting with the most calls goes first
-    assert f"{len(TASKS)} of them found on the disk" in repr(sweep)
+    assert f"{len(TASKS)} of them loaded from an earlier sweep" in repr(sweep)
     assert f"and {len(TASKS)} new" in repr(sweep)
 
 

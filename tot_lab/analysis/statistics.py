@@ -427,7 +427,7 @@ def _compared(shares: _Shares, a: Any, b: Any, by: str, confidence: float) -> Co
         if name not in shares.of:
             raise ValueError(f"The table has no {by} {name!r}. It has {', '.join(map(repr, shares.of))}.")
     if a == b:
-        raise ValueError(f"Pass two different values of {by!r} to compare: got {a!r} twice.")
+        raise ValueError(f"{by} {a!r} cannot be compared with itself. Pass two different values.")
     one, other = shares.of[a], shares.of[b]
     common = one.index[one.index.isin(other.index)]
     unpaired = len(one) + len(other) - 2 * len(common)
