@@ -373,7 +373,7 @@ def test_a_run_that_could_not_begin_is_an_error_at_every_amount():
         def run(self, run_id):
             raise LookupError(run_id)
 
-    with pytest.raises(ValueError, match="does not say how many tokens"):
+    with pytest.raises(ValueError, match="The tokens that the runs used are unknown"):
         points(Sweep(), unit="tokens")
     shown = points(Sweep(), [1, 2])
     assert shown["error"].tolist() == ["TypeError: no"] * 2

@@ -430,7 +430,7 @@ def test_an_estimate_stops_at_no_damage_and_no_bug(tmp_path):
     assert (spoilt_only[:2], spoilt_only.calls.bound) == ((2, 2), 0)
     endless = wait(lab.estimate_sweep(Uncountable(), TASKS))
     assert (endless[:2], endless.calls.bound) == ((2, 0), None)
-    assert "no bound on the calls of Uncountable: without a limit" in str(endless)
+    assert "no bound on the calls of Uncountable: max_calls is None" in str(endless)
     assert wait(lab.estimate_sweep(Uncountable(), TASKS, budget=tl.Budget(calls=3))).calls.bound == 6
 
 
