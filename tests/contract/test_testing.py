@@ -650,7 +650,11 @@ def test_a_puzzle_that_would_be_checked_on_nothing_is_refused():
         check_domain(tl.Task(domain=Taking(), question="hello"))
     for wrong, steps, why in [
         (task, ["take 5", "take 99"], "step 2, 'take 99', states no legal move"),
-        (tl.Task(domain=Grabbing(), question=task.question), [], r"reads \[\] from 'grab 3', the text that write made of"),
+        (
+            tl.Task(domain=Grabbing(), question=task.question),
+            [],
+            r"reads \[\] from 'grab 3', the text that write made of",
+        ),
     ]:
         with pytest.raises(AssertionError, match=why):
             check_domain(wrong, steps)
