@@ -405,8 +405,12 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
 @pytest.mark.parametrize(
     ("say", "error", "told"),
     [
-        (lambda at: iter([asking()]), TypeError, "got generator. A generator needs `yield from`"),
-        (lambda at: iter([tl.gather([])]), TypeError, "got generator. A generator needs `yield from`"),
+        (lambda at: iter([asking()]), TypeError, "got generator. Run another generator with `yield from`"),
+        (
+            lambda at: iter([tl.gather([])]),
+            TypeError,
+            "got generator. Run another generator with `yield from`",
+        ),
         (lambda at: iter([None]), TypeError, "may yield calls and events: got NoneType"),
         (lambda at: iter(["text"]), TypeError, "may yield calls and events: got str"),
         (lambda at: iter([Reply("x")]), TypeError, "may yield calls and events: got Reply"),

@@ -1,8 +1,9 @@
 """Budgets, which are checked before a call is made.
 
-Each call is admitted, held back or refused by every scope around it. Calls are counted exactly. If the
-branches of a `gather` could make more calls than are left, they run in order, so that a rerun refuses the
-same calls. Tokens and USD are reserved when a call is admitted and settled when its reply arrives.
+A scope is the run, or a part of it with its own limits. Each call is admitted, held back or refused by every
+scope that contains it. Calls are counted exactly. If the branches of a `gather` could make more calls than
+are left, they run one after the other, so that a rerun refuses the same calls. Tokens and USD are reserved
+when a call is admitted and settled when its reply arrives.
 
 If the most that a call can use is known, it is reserved. Otherwise calls are admitted in a ramp: the calls in
 flight never exceed the settled ones by more than one, and each reserves the largest usage so far. The
@@ -23,7 +24,7 @@ from tot_lab.core.tools import asks_no_model
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
 
 ROUNDING = 1e-9
-"""Share of a limit by which sums of prices may exceed it, since floats are rounded: 10 x 0.1 fits into 1."""
+"""Relative tolerance of a limit, since sums of floats are rounded: 10 x 0.1 must fit into 1."""
 WITHIN = "within"
 """`finish_reason` of a refusal by the budget of a part of the run. A refusal by the run's own budget has
 no `finish_reason`.
@@ -55,7 +56,7 @@ TIMEOUT = "timeout: no reply within"
 """Prefix of the error of a call that took too long and was cancelled."""
 
 Claims = list[dict[str, Claim]]
-"""The reservations of one call by amount, for each scope of its chain."""
+"""The reservations of one call by amount, for each scope that can refuse it, innermost first."""
 
 
 class Use:
@@ -92,7 +93,9 @@ class Use:
 
 
 class Group:
-    """Calls that share a time limit of `seconds`. `began` is when the first was made, `None` before."""
+    """Calls that share a time limit of `seconds`. `began` is when the first of them was made, in the time of
+    the event loop, and `None` before that.
+    """
 
     __slots__ = ("began", "seconds")
 
@@ -105,13 +108,13 @@ class Scope:
     """The limits of a run or of one part of it.
 
     Args:
-        parent: The scope around it.
-        budget: Its budget.
+        parent: The enclosing scope. `None` for the whole run.
+        budget: Limits of this scope. `None` adds no limit.
         now: Seconds since the start of the run.
         at_most: The most calls that a branch may make (`gather(at_most=…)`).
         call_seconds: Time limit of each call.
-        group: The calls that share a time limit. `None` means those of the parent.
-        slots: Slots that the calls share with others of the process. `None` means those of the parent.
+        group: The group whose time limit the calls share. `None` means the parent's group.
+        slots: Slots that the calls share with other calls of the process. `None` means the parent's slots.
     """
 
     def __init__(
@@ -141,7 +144,7 @@ class Scope:
             if budget.seconds is not None:
                 self.deadline = now + budget.seconds
         self.ends: float | None = None
-        """When the time of the scope is up, on the clock of the run. `None` means no limit."""
+        """Deadline, in the time of the event loop. `None` means no limit."""
         self.started = now
         self.calls = 0
         self.used = dict.fromkeys(self.caps, 0.0)
@@ -164,7 +167,7 @@ class Scope:
         return {name: limit for name, limit in known.items() if limit is not None}
 
     def raise_to(self, limits: Mapping[str, float]) -> None:
-        """Replace limits that this scope has."""
+        """Replace limits of this scope. Limits that it does not have are ignored."""
         for name in limits.keys() & self.limits.keys():
             if name == "calls":
                 self.calls_cap = int(limits[name])
@@ -175,12 +178,14 @@ class Scope:
             self.warned.discard(name)
 
     def calls_left(self) -> int | None:
-        """Return how many calls may still be made here. `None` means no limit."""
+        """Return how many calls may still be made in this scope. `None` means no limit."""
         left = [scope.calls_cap - scope.calls for scope in self.chain if scope.calls_cap is not None]
         return min(left) if left else None
 
     def left(self, now: float) -> Budget:
-        """Return what is left of this budget and those around it. `None` means no limit."""
+        """Return what may still be used in this scope and all scopes that contain it. `None` means no
+        limit.
+        """
         left: dict[str, Any] = {"calls": self.calls_left()}
         for scope in self.chain:
             for name, cap in scope.caps.items():
@@ -195,7 +200,7 @@ class Scope:
     def admit(
         self, call: Call, now: float, need: Need | None = None, *, ready: bool = True
     ) -> tuple[Reply | Scope | None, Claims]:
-        """Admit a call, hold it back, or refuse it. Calls of tools only count towards time limits.
+        """Admit a call, hold it back, or refuse it. Only time limits apply to a tool call.
 
         Args:
             call: The call.
@@ -249,7 +254,9 @@ class Scope:
         )
 
     def replayed(self, call: Call, reply: Reply, need: Need | None = None, *, is_try: bool = False) -> None:
-        """Count a call, or a failed try, whose reply is in the journal, as when it was made."""
+        """Count a call, or a failed try, whose reply is in the journal, as it was counted when it was
+        made.
+        """
         if not refused(reply.error) and not asks_no_model(call):
             reply = believed(reply)
             for scope in self.chain:
@@ -262,8 +269,8 @@ class Scope:
             self.use.learn(call, reply, need, is_try=is_try)
 
     def warnings(self, now: float) -> list[tuple[str, float, float]]:
-        """Return (name, used, limit) for each limit of which 80 % have been used since the last call of this
-        method.
+        """Return (name, used, limit) for each limit of which at least 80 % is used and which this method has
+        not returned before.
         """
         found = []
         for scope in self.chain:
@@ -281,7 +288,7 @@ class Scope:
         return found
 
     def refusal(self, cap: str) -> Reply:
-        """Return a refusal by this scope. It records whether the scope is the run's own budget."""
+        """Return a refusal by this scope. Its `finish_reason` is `None` only for the run's own budget."""
         return Reply(error=f"budget:{cap}", finish_reason=None if self.parent is None else WITHIN)
 
     def _reserve(self, claims: dict[str, Claim], sign: int) -> None:
@@ -316,8 +323,8 @@ class Scope:
     def _verdict(
         self, call: Call, now: float, need: Need | None, ready: bool
     ) -> tuple[Reply | None, dict[str, Claim] | None]:
-        """Return the refusal by this scope, or the reservations of the call here, or neither if it must
-        wait.
+        """Return the refusal by this scope, or the reservations of the call in it. Both are `None` if the
+        call must wait.
         """
         if self.calls_cap is not None and self.calls >= self.calls_cap:
             if self.at_most is not None:
@@ -345,7 +352,7 @@ class Scope:
         return None, None if held else claims
 
     def _claim(self, name: str, call: Call, need: Need | None, room: float) -> Claim:
-        """Return the reservation of `call` for an amount: its bound, or its share of the ramp.
+        """Return the reservation of `call` for the amount `name`: its known bound, or else an estimate.
 
         A bound that follows only from the longest possible reply of the model is reserved only if there is
         room for it.
@@ -412,7 +419,7 @@ def _guess(name: str, need: Need | None) -> float:
 
 
 def _is_unknown(reply: Reply) -> bool:
-    """Whether a call failed without a report, after the provider may have charged for it."""
+    """Whether a call failed without reported usage although the provider may have charged for it."""
     return reply.error is not None and (reply.may_be_charged or reply.error.startswith(TIMEOUT))
 
 

@@ -154,7 +154,7 @@ def _settings(header: Header, name: str | None) -> dict[str, Any]:
 
 
 def budget_of(header: Header) -> Budget | None:
-    """Return the budget of a run."""
+    """Return the budget that a header describes, or `None` if it has no limits."""
     return Budget(**header.budget) if header.budget else None
 
 
@@ -162,7 +162,8 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     """Return the strategy and the task of a recorded run.
 
     Raises:
-        LookupError: If they need functions that a file does not hold. Models are not called by a replay.
+        LookupError: If they need functions that a file does not hold. A missing model function is no error,
+            since a replay does not call models.
     """
     if strategy is None:
         strategy = recorded_strategy(header)
@@ -180,8 +181,8 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     missing = sorted(needed.difference(models))
     if missing:
         raise LookupError(
-            f"This run was made with functions that a file does not hold: {', '.join(missing)}. Pass "
-            f"strategy= or task= with them."
+            f"This run was made with functions that a file does not hold: {', '.join(missing)}. Pass the "
+            f"strategy or the task that contains them as strategy= or task=."
         )
     return strategy, task
 

@@ -51,8 +51,8 @@ class Role(PydanticModel):
 
     params: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Number of parameters of the model, for `Run.compute`: those that a token passes through, so the active
-    ones of a mixture of experts. It changes no call. Without a `model`, it is that of the model that answers
-    the calls of the role.
+    ones of a mixture of experts. It changes no call. Without `model`, the number is that of the model
+    which answers the calls of the role.
     """
 
     @field_validator("model")
@@ -70,8 +70,8 @@ class Role(PydanticModel):
 
 
 def calling_roles(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the settings of roles that can change a call: without `params`, and without standard roles that
-    have only `params`."""
+    """Return the settings of roles that can change a call: without `params`, which changes none, and without
+    standard roles that set nothing else."""
     calling = {name: {key: given[key] for key in given if key != "params"} for name, given in roles.items()}
     return {
         name: given
@@ -120,11 +120,12 @@ def thinking_of(
     roles: Mapping[str, Role],
     edits: Edits | None = None,
 ) -> Thinking[Answer]:
-    """Return the generator of `strategy` for `task` without its reference.
+    """Return the generator of `strategy`, which receives `task` without the reference answer.
 
     Args:
         strategy: The strategy.
-        task: The task. Each model call gets its system prompt, except those of `UNINSTRUCTED` purposes.
+        task: The task. Its system prompt is added to each model call, except calls of `UNINSTRUCTED`
+            purposes.
         roles: The settings of model calls, by role.
         edits: Thoughts and scores that a person changed for a branch of a run.
     """

@@ -72,4 +72,4 @@ def pool_of(slots: Slots) -> SlotPool:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_POOLS.clear)  # the calls in flight are those of the parent
+    os.register_at_fork(after_in_child=_POOLS.clear)  # a forked process has no calls in flight

@@ -70,8 +70,8 @@ class Branch:
     """A running generator and its position in the program.
 
     Attributes:
-        held_since: When its call began to wait, or `None`.
-        held: Seconds that its calls have waited since the time of its group began.
+        held_since: When its call began to wait, in the time of the event loop, or `None`.
+        held: Seconds that its calls have waited since the time limit of its group started.
     """
 
     __slots__ = (
@@ -257,8 +257,8 @@ class Stepper:
                 value = self.respond(step, branch, position)
             else:
                 raise TypeError(
-                    f"A strategy may yield calls and events: got {kind.__name__}. A generator needs "
-                    f"`yield from`."
+                    f"A strategy may yield calls and events: got {kind.__name__}. Run another "
+                    f"generator with `yield from`."
                 )
         self.paused.append((branch, value))
         return None
@@ -366,10 +366,10 @@ def default_answer(request: Request, repeat: int = 0) -> Any:
 
     Args:
         request: The request.
-        repeat: Number of the repeat of the run.
+        repeat: Index of the run's repeat, from 0.
 
     Raises:
-        TypeError: If the request is of an unknown kind.
+        TypeError: If the request has an unknown type.
     """
     if isinstance(request, RandomNumbers):
         return Random("\0".join([request.task, request.purpose, request.attempt, str(repeat)]))
