@@ -19,8 +19,8 @@ from support.virtual_time import run_virtually
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.protocol import BudgetLeft, with_timeout
 from tot_lab.core.records import Note, Scored, Thought, parent_of
-from tot_lab.core.thinking import BudgetLeft, with_timeout
 from tot_lab.core.tree import Tree
 from tot_lab.models import limits
 from tot_lab.record.search_notes import SearchNotes
@@ -55,7 +55,7 @@ def asking(at="0", draw=0, prompt="p"):
 
 
 class Saying(tl.Strategy):
-    """Yields what a function `at -> Thinking` does: a strategy for one test."""
+    """Yields what a function `at -> Procedure` does: a strategy for one test."""
 
     kind = "test_driver.saying"
 

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, TypeVar, overload
 from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import Call, CallObserver, Reply, refused
 from tot_lab.core.parts import needs_functions
+from tot_lab.core.protocol import Procedure, WithBudget, map_steps
 from tot_lab.core.records import Line, Position, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, WithBudget, map_steps
 from tot_lab.core.tree import Node, Tree
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.keys import request_of
@@ -225,7 +225,7 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
     return Counterfactual(made, lacking)
 
 
-def _collecting_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
+def _collecting_caps(thinking: Procedure[T], caps: set[str]) -> Procedure[T]:
     """Run `thinking`, and add to `caps` the names of the amounts that its own budgets limit."""
 
     def collect(step: WithBudget) -> WithBudget:

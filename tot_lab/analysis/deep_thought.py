@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from tot_lab.analysis.deep_thought_methods import DeepThoughtMethods
 from tot_lab.analysis.gathering import Gathering, gathering_of
-from tot_lab.analysis.methods import DeepThoughtMethods
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Decided, Note, Record, Thought, parent_of

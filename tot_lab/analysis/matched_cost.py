@@ -21,8 +21,8 @@ from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import success_rates
 from tot_lab.analysis.tables import Placed, is_sweep, placed, table
 from tot_lab.core.calls import REFUSED, Call, Reply, believed, format_error, is_admitted, refused
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Line
-from tot_lab.core.thinking import Budget
 from tot_lab.record.compute import Flops, flops_by_call
 from tot_lab.record.edits import Edits
 from tot_lab.record.losses import ByRole, columns_of, losses_of

@@ -12,9 +12,9 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.protocol import Effect, Gather, Procedure, Request, WithBudget
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Effect, Gather, Request, Thinking, WithBudget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.named import model_named
 from tot_lab.record.compute import params_of
@@ -166,7 +166,7 @@ def _length(call: Call) -> int:
     return sum(len(message.content) for message in call.messages)
 
 
-def carry_out(thinking: Thinking[Any], answer: Callable[[Call], Reply]) -> Any:
+def carry_out(thinking: Procedure[Any], answer: Callable[[Call], Reply]) -> Any:
     """Run a strategy to its end, one branch after the other and without budgets. Returns its result."""
     value: Any = None
     while True:

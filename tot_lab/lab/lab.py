@@ -22,10 +22,10 @@ from tot_lab.core.attach import NamesNearest
 from tot_lab.core.calls import Model, Reply, is_made
 from tot_lab.core.model_setting import model_names
 from tot_lab.core.parameters import takes_fields_of, with_example
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Line, Record
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.lab.lessons import Lessons, LessonsError
 from tot_lab.lab.model_settings import named_model, with_named_models
 from tot_lab.lab.plan_store import PlanStore

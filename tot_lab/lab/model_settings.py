@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from tot_lab.core.calls import Model
 from tot_lab.core.files import config_folder, read_regular
 from tot_lab.core.parts import Part, PydanticModel, known_names, map_parts
+from tot_lab.core.protocol import Budget
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.thinking import Budget
 from tot_lab.models.model_table import is_in_table
 from tot_lab.models.named import model_named
 from tot_lab.models.providers import (

@@ -31,7 +31,7 @@ from pydantic import Field, PrivateAttr
 
 from tot_lab.core.files import config_folder
 from tot_lab.core.policy import written
-from tot_lab.core.thinking import Budget
+from tot_lab.core.protocol import Budget
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.model_settings import (
     DEFAULT,

@@ -28,6 +28,6 @@ recorded replies.
 """
 
 from tot_lab.core.attach import attach
-from tot_lab.record.methods import RunMethods
+from tot_lab.record.run_methods import RunMethods
 
 attach(RunMethods, "tot_lab.runtime.replay", "replay")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 
 from tot_lab.core.calls import Bounds, Need, Reply, format_error
-from tot_lab.core.thinking import Budget, Gather, WithBudget
+from tot_lab.core.protocol import Budget, Gather, WithBudget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.runtime.budget import Group, Scope
 from tot_lab.runtime.clock import Clock
@@ -98,9 +98,9 @@ class Admission:
         need = None if pending.reservation is None else pending.reservation.need
         if ready and scope.counts_amounts and pending.reservation is None:
             need = self._need(pending)
-        verdict, claims = scope.admit(call, self.recorder.now, need, ready=ready)
+        verdict, reservations = scope.admit(call, self.recorder.now, need, ready=ready)
         if ready:
-            pending.reservation = Reservation(need, claims)
+            pending.reservation = Reservation(need, reservations)
         if isinstance(verdict, Reply):
             cap = str(verdict.error).partition(":")[2]
             self.recorder.beside("budget.exceeded", call.node, cap=cap)
@@ -111,7 +111,7 @@ class Admission:
     def settle(self, pending: PendingCall, reply: Reply) -> None:
         """Count the usage of an admitted call, and release its reservation."""
         scope = pending.branch.scope
-        scope.settle(pending.call, reply, pending.claims, pending.need)
+        scope.settle(pending.call, reply, pending.reservations, pending.need)
         self._warn(scope, pending.call.node)
 
     def tried(self, pending: PendingCall, reply: Reply) -> bool:
@@ -119,14 +119,14 @@ class Admission:
         scope = pending.branch.scope
         if not scope.counts_amounts or asks_no_model(pending.call):
             return True
-        has_room = scope.tried(pending.call, reply, pending.claims, pending.need)
+        has_room = scope.tried(pending.call, reply, pending.reservations, pending.need)
         self._warn(scope, pending.call.node)
         return has_room
 
     def settle_late(self, pending: PendingCall, scope: Scope) -> Reply:
         """Release the reservation of a call that a limit of `scope` on seconds ended. Returns the refusal."""
         refusal = scope.refusal("seconds")
-        pending.branch.scope.settle(pending.call, refusal, pending.claims, pending.need)
+        pending.branch.scope.settle(pending.call, refusal, pending.reservations, pending.need)
         self.recorder.beside("budget.exceeded", pending.call.node, cap="seconds")
         return refusal
 

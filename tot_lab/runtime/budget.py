@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Need, Reply, believed, estimated_tokens, refused
-from tot_lab.core.thinking import Budget, Slots
+from tot_lab.core.protocol import Budget, Slots
 from tot_lab.core.tools import asks_no_model
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
@@ -32,7 +32,7 @@ no `finish_reason`.
 WARN_AT = 0.8
 
 
-class Claim(NamedTuple):
+class ReservedAmount(NamedTuple):
     """The reservation of one call for one amount (tokens or USD).
 
     Attributes:
@@ -55,7 +55,7 @@ class Claim(NamedTuple):
 TIMEOUT = "timeout: no reply within"
 """Prefix of the error of a call that took too long and was cancelled."""
 
-Claims = list[dict[str, Claim]]
+Reservations = list[dict[str, ReservedAmount]]
 """The reservations of one call by amount, for each scope that can refuse it, innermost first."""
 
 
@@ -76,10 +76,10 @@ class Use:
         self.broken: set[str] = set()
         self.unpriced = False
 
-    def size(self, name: str, claim: Claim) -> float:
-        """Return how much of an amount `claim` reserves, given the usage so far."""
+    def size(self, name: str, reserved: ReservedAmount) -> float:
+        """Return how much of an amount `reserved` reserves, given the usage so far."""
         largest = self.largest_usd if name == "usd" else max(self.largest_output, 1.0)
-        return claim.fixed + claim.prompt * self.prompt_ratio + claim.unknown * largest
+        return reserved.fixed + reserved.prompt * self.prompt_ratio + reserved.unknown * largest
 
     def learn(self, call: Call, reply: Reply, need: Need | None, *, is_try: bool = False) -> None:
         """Add the usage of one call, or of a failed try. A failure without token counts is ignored."""
@@ -151,7 +151,7 @@ class Scope:
         self.use: Use = Use() if parent is None else parent.use
         self.under_way = 0
         self.ramped = dict.fromkeys(self.caps, 0)
-        self.claimed = dict.fromkeys(self.caps, Claim())
+        self.reserved = dict.fromkeys(self.caps, ReservedAmount())
         self.warned: set[str] = set()
         # Only scopes that can refuse a call are checked, innermost first.
         limits = self.calls_cap is not None or bool(self.caps) or self.deadline is not None
@@ -199,7 +199,7 @@ class Scope:
 
     def admit(
         self, call: Call, now: float, need: Need | None = None, *, ready: bool = True
-    ) -> tuple[Reply | Scope | None, Claims]:
+    ) -> tuple[Reply | Scope | None, Reservations]:
         """Admit a call, hold it back, or refuse it. Only time limits apply to a tool call.
 
         Args:
@@ -215,41 +215,41 @@ class Scope:
         if asks_no_model(call):
             late = (scope for scope in self.chain if scope.deadline is not None and now >= scope.deadline)
             return next((scope.refusal("seconds") for scope in late), None), []
-        claims: Claims = []
+        reservations: Reservations = []
         held_by: Scope | None = None
         for scope in self.chain:
-            refusal, claim = scope._verdict(call, now, need, ready)
+            refusal, reserved = scope._verdict(call, now, need, ready)
             if refusal is not None:
                 return refusal, []
-            held_by = held_by or (scope if claim is None else None)
-            claims.append(claim or {})
+            held_by = held_by or (scope if reserved is None else None)
+            reservations.append(reserved or {})
         if held_by is not None:
             return held_by, []
-        for scope, claim in zip(self.chain, claims, strict=True):
+        for scope, reserved in zip(self.chain, reservations, strict=True):
             scope.calls += 1
-            scope._reserve(claim, 1)
-        return None, claims
+            scope._reserve(reserved, 1)
+        return None, reservations
 
-    def settle(self, call: Call, reply: Reply, claims: Claims, need: Need | None = None) -> None:
+    def settle(self, call: Call, reply: Reply, reservations: Reservations, need: Need | None = None) -> None:
         """Release the reservations of `call` and count its usage."""
         if asks_no_model(call):
             return
         reply = believed(reply)
-        for scope, claim in zip(self.chain, claims, strict=True):
-            scope._reserve(claim, -1)
-            scope._count(call, reply, claim, need)
+        for scope, reserved in zip(self.chain, reservations, strict=True):
+            scope._reserve(reserved, -1)
+            scope._count(call, reply, reserved, need)
         self.use.learn(call, reply, need)
 
-    def tried(self, call: Call, reply: Reply, claims: Claims, need: Need | None = None) -> bool:
+    def tried(self, call: Call, reply: Reply, reservations: Reservations, need: Need | None = None) -> bool:
         """Count the usage of a failed try of `call`. Returns whether there is room for another try."""
         reply = believed(reply)
-        for scope, claim in zip(self.chain, claims, strict=True):
-            scope._count(call, reply, claim, need)
+        for scope, reserved in zip(self.chain, reservations, strict=True):
+            scope._count(call, reply, reserved, need)
         self.use.learn(call, reply, need, is_try=True)
         return all(
-            scope.used[name] + (0.0 if claim[name].ramped else self.use.size(name, scope.claimed[name]))
+            scope.used[name] + (0.0 if reserved[name].ramped else self.use.size(name, scope.reserved[name]))
             <= cap * (1 + ROUNDING)
-            for scope, claim in zip(self.chain, claims, strict=True)
+            for scope, reserved in zip(self.chain, reservations, strict=True)
             for name, cap in scope.caps.items()
         )
 
@@ -261,11 +261,11 @@ class Scope:
             reply = believed(reply)
             for scope in self.chain:
                 scope.calls += not is_try
-                claims = {
-                    name: scope._claim(name, call, need, cap - scope.used[name])
+                reservations = {
+                    name: scope._to_reserve(name, call, need, cap - scope.used[name])
                     for name, cap in scope.caps.items()
                 }
-                scope._count(call, reply, claims, need)
+                scope._count(call, reply, reservations, need)
             self.use.learn(call, reply, need, is_try=is_try)
 
     def warnings(self, now: float) -> list[tuple[str, float, float]]:
@@ -291,38 +291,42 @@ class Scope:
         """Return a refusal by this scope. Its `finish_reason` is `None` only for the run's own budget."""
         return Reply(error=f"budget:{cap}", finish_reason=None if self.parent is None else WITHIN)
 
-    def _reserve(self, claims: dict[str, Claim], sign: int) -> None:
-        """Add the claims of one call to the reservations (`sign` 1), or remove them (-1)."""
+    def _reserve(self, reservations: dict[str, ReservedAmount], sign: int) -> None:
+        """Add the reservations of one call to the reservations (`sign` 1), or remove them (-1)."""
         self.under_way += sign
-        for name, claim in claims.items():
-            self.ramped[name] += sign * claim.ramped
+        for name, reserved in reservations.items():
+            self.ramped[name] += sign * reserved.ramped
             # Rounding errors must not remain when no call is in flight.
-            total = [a + sign * b for a, b in zip(self.claimed[name], claim, strict=True)]
-            self.claimed[name] = Claim(total[0], total[1], int(total[2])) if self.under_way else Claim()
+            total = [a + sign * b for a, b in zip(self.reserved[name], reserved, strict=True)]
+            self.reserved[name] = (
+                ReservedAmount(total[0], total[1], int(total[2])) if self.under_way else ReservedAmount()
+            )
 
-    def _count(self, call: Call, reply: Reply, claims: dict[str, Claim], need: Need | None) -> None:
+    def _count(
+        self, call: Call, reply: Reply, reservations: dict[str, ReservedAmount], need: Need | None
+    ) -> None:
         """Count the usage of a call, or its whole reservation if the model reports impossible usage."""
         amounts = used_by(call, reply, need) if self.caps else {}
         was_made = reply.error is None or reply.input_tokens is not None
         for name, cap in self.caps.items():
-            amount, claim = amounts[name], claims[name]
-            whole = self.use.size(name, claim)
+            amount, reserved = amounts[name], reservations[name]
+            whole = self.use.size(name, reserved)
             if _is_unknown(reply):  # it may have been charged
                 amount = whole if self.use.settled else max(whole, _guess(name, need))
             elif _disbelieved(name, reply):
-                seen = whole if claim.fixed or self.use.settled else 0.0
+                seen = whole if reserved.fixed or self.use.settled else 0.0
                 amount = max(amount, seen or cap - self.used[name])
             elif name == "usd" and reply.cost is None and was_made:
-                is_priced = claim.ramped and need is not None and need.price is not None
+                is_priced = reserved.ramped and need is not None and need.price is not None
                 amount = amount if is_priced else whole
-                self.use.unpriced = self.use.unpriced or not (is_priced or whole or not claim.ramped)
-            elif not claim.ramped and amount > claim.fixed * (1 + 1e-9):
+                self.use.unpriced = self.use.unpriced or not (is_priced or whole or not reserved.ramped)
+            elif not reserved.ramped and amount > reserved.fixed * (1 + 1e-9):
                 self.use.broken.add(name)
             self.used[name] += amount
 
     def _verdict(
         self, call: Call, now: float, need: Need | None, ready: bool
-    ) -> tuple[Reply | None, dict[str, Claim] | None]:
+    ) -> tuple[Reply | None, dict[str, ReservedAmount] | None]:
         """Return the refusal by this scope, or the reservations of the call in it. Both are `None` if the
         call must wait.
         """
@@ -332,7 +336,7 @@ class Scope:
             return self.refusal("calls"), None
         if self.deadline is not None and now >= self.deadline:
             return self.refusal("seconds"), None
-        claims: dict[str, Claim] = {}
+        reservations: dict[str, ReservedAmount] = {}
         held = not ready and bool(self.caps)
         for name, cap in self.caps.items():
             left, rounding = cap - self.used[name], cap * ROUNDING
@@ -341,17 +345,17 @@ class Scope:
             if not ready:
                 continue
             left += rounding
-            room = left - self.use.size(name, self.claimed[name])
-            claim = self._claim(name, call, need, room)
-            size = self.use.size(name, claim)
+            room = left - self.use.size(name, self.reserved[name])
+            reserved = self._to_reserve(name, call, need, room)
+            size = self.use.size(name, reserved)
             if size > left:
                 return self.refusal(name), None
-            full = claim.ramped and self.ramped[name] > self.use.settled
+            full = reserved.ramped and self.ramped[name] > self.use.settled
             held = held or full or size > room
-            claims[name] = claim
-        return None, None if held else claims
+            reservations[name] = reserved
+        return None, None if held else reservations
 
-    def _claim(self, name: str, call: Call, need: Need | None, room: float) -> Claim:
+    def _to_reserve(self, name: str, call: Call, need: Need | None, room: float) -> ReservedAmount:
         """Return the reservation of `call` for the amount `name`: its known bound, or else an estimate.
 
         A bound that follows only from the longest possible reply of the model is reserved only if there is
@@ -361,11 +365,11 @@ class Scope:
         has_reply = need is None or need.tokens != need.prompt
         limited = name == "input_tokens" or call.max_tokens is not None or bound == 0 or not has_reply
         if bound is not None and (limited or bound <= room):
-            return Claim(fixed=bound)
+            return ReservedAmount(fixed=bound)
         estimate = _prompt_estimate(call) if name in ("input_tokens", "tokens") else 0
         if name == "tokens" and call.max_tokens is not None and name not in self.use.broken:
-            return Claim(fixed=call.max_tokens, prompt=estimate)
-        return Claim(prompt=estimate, unknown=int(name != "input_tokens"))
+            return ReservedAmount(fixed=call.max_tokens, prompt=estimate)
+        return ReservedAmount(prompt=estimate, unknown=int(name != "input_tokens"))
 
 
 def used_by(call: Call, reply: Reply, need: Need | None = None) -> dict[str, float]:

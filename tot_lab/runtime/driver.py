@@ -27,9 +27,9 @@ from tot_lab.core.calls import (
     readable,
     refused,
 )
+from tot_lab.core.protocol import Budget, BudgetLeft, Effect, Procedure, Request, Slots
 from tot_lab.core.records import Ended, Note, Position, failed_try
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Request, Slots, Thinking
 from tot_lab.core.tools import asks_no_model, function_call, tool_of
 from tot_lab.models.stack import Give, SampleCalls
 from tot_lab.runtime.admission import Admission
@@ -132,7 +132,7 @@ class Driver:
 
     async def drive(
         self,
-        thinking: Thinking[Answer],
+        thinking: Procedure[Answer],
         respond: Callable[[Request], Any] = lambda request: None,
     ) -> Answer:
         """Run to the end. In every case the recorder holds a valid run afterwards.

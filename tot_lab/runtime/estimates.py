@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.model_setting import model_names, models_of
 from tot_lab.core.parts import parts_in
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Line, Position
 from tot_lab.core.strategy import Prompting, Strategy
-from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint

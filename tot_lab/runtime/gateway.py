@@ -274,7 +274,7 @@ class Gateway:
             end: Backend = model if model.concurrency is not None else Measured(model, model)
             stack: Backend = Retried(end, model)
             stack = Spending(Limited(stack, model), model, self.spend_limiter)
-            stack = Condensed(Ready(Warmed(stack, model.cached_beginning), model, self._warned))
+            stack = Condensed(Ready(Warmed(stack, model.cached_prefix), model, self._warned))
         else:
             stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tot_lab.core.calls import Call, Need
 from tot_lab.core.records import Position
-from tot_lab.runtime.budget import Claims
+from tot_lab.runtime.budget import Reservations
 from tot_lab.runtime.stepper import Branch
 
 
@@ -30,7 +30,7 @@ class Reservation(NamedTuple):
     """The most that a call can use, `None` if unknown, and its reservations in each scope."""
 
     need: Need | None
-    claims: Claims
+    reservations: Reservations
 
 
 NO_LIMIT: tuple[float | None, str] = (None, "")
@@ -88,9 +88,9 @@ class PendingCall:
         self.fellows: dict[PendingCall, Call] | None = None
 
     @property
-    def claims(self) -> Claims:
+    def reservations(self) -> Reservations:
         """The reservations of the call, by scope."""
-        return [] if self.reservation is None else self.reservation.claims
+        return [] if self.reservation is None else self.reservation.reservations
 
     @property
     def need(self) -> Need | None:

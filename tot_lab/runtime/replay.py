@@ -13,10 +13,10 @@ from tot_lab.core.acts import acts_of
 from tot_lab.core.calls import Call, CallObserver
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, needs_functions, part_of, stored_settings
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Ended, Line, Note, Position, failed_tries
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import TOOL, is_of_function
 from tot_lab.models import Cache, model_named
 from tot_lab.models.keys import Request, in_order, request_of

@@ -18,10 +18,10 @@ from pydantic import ConfigDict, Field, field_validator
 from tot_lab.core.calls import Call, Message
 from tot_lab.core.model_setting import ModelSetting
 from tot_lab.core.parts import Part, PydanticModel, known_names, part_of
+from tot_lab.core.protocol import Procedure, Samples, map_steps
 from tot_lab.core.purposes import ROLES, UNINSTRUCTED, role_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Samples, Thinking, map_steps
 from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import is_model
 from tot_lab.record.edits import EDITED, Edits
@@ -119,7 +119,7 @@ def thinking_of(
     task: Task,
     roles: Mapping[str, Role],
     edits: Edits | None = None,
-) -> Thinking[Answer]:
+) -> Procedure[Answer]:
     """Return the generator of `strategy`, which receives `task` without the reference answer.
 
     Args:
@@ -154,7 +154,7 @@ def _instructed(system_prompt: str, call: Call) -> Call:
     return msgspec.structs.replace(call, messages=messages)
 
 
-def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking[Answer]:
+def _assigned(roles: Mapping[str, Role], thinking: Procedure[Answer]) -> Procedure[Answer]:
     """Return `thinking` with the settings of `roles` in every model call."""
     settings = {
         role: {

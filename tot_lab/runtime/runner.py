@@ -19,10 +19,10 @@ from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_admitted
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, map_parts, part_of, parts_in
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import RESUMED, Ended, Line, failed_tries, payments
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Answer, LabContext, Task
-from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.cache import CacheMiss
 from tot_lab.models.stack import numbered_run

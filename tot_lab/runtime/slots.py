@@ -9,7 +9,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
-from tot_lab.core.thinking import Slots
+from tot_lab.core.protocol import Slots
 from tot_lab.models.stack import queue_position
 
 _Waiting: TypeAlias = tuple[tuple[int, int], asyncio.AbstractEventLoop, asyncio.Future[None]]

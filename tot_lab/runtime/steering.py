@@ -14,8 +14,8 @@ from typing import Any
 
 from tot_lab.core.acts import Act, Change, Graft, Prune, RaiseBudget, Rescore, note_of
 from tot_lab.core.calls import Call, readable
+from tot_lab.core.protocol import Acts, Budget, Procedure, Request, SampleCounter, Samples
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.thinking import Acts, Budget, Request, SampleCounter, Samples, Thinking
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
 
@@ -215,14 +215,14 @@ class Steered:
         acts = [act for act in taken if isinstance(act, RaiseBudget) or act.node in request.tree]
         return self._changing(request, acts) if acts else None
 
-    def _changing(self, step: Acts, acts: Sequence[Act]) -> Thinking[list[Change]]:
+    def _changing(self, step: Acts, acts: Sequence[Act]) -> Procedure[list[Change]]:
         yield note_of(acts, step.at, step.pick)
         changes: list[Change] = []
         for act in acts:
             changes.append((yield from self._change(step, act)))
         return changes
 
-    def _change(self, step: Acts, act: Act) -> Thinking[Change]:
+    def _change(self, step: Acts, act: Act) -> Procedure[Change]:
         """Record the events of one change, and add them to the tree of the search."""
         tree = step.tree
         match act:
@@ -256,7 +256,7 @@ def sample_counters(header: Header, known: Run | None) -> Callable[..., SampleCo
     return partial(SampleCounter, calls, by_thought=header.counts_samples_by_thought)
 
 
-def _added(step: Acts, event: Event) -> Thinking[None]:
+def _added(step: Acts, event: Event) -> Procedure[None]:
     """Record `event`, and add it to the tree as it was recorded."""
     recorded = yield event
     step.tree.add(event if recorded is None else recorded)

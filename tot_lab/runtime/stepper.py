@@ -15,6 +15,19 @@ from random import Random
 from typing import Any, Protocol, TypeAlias
 
 from tot_lab.core.calls import Call
+from tot_lab.core.protocol import (
+    Acts,
+    Budget,
+    BudgetLeft,
+    Effect,
+    Gather,
+    Procedure,
+    RandomNumbers,
+    Request,
+    SampleCounter,
+    Samples,
+    WithBudget,
+)
 from tot_lab.core.records import (
     EVENTS,
     STOP_CODES,
@@ -26,19 +39,6 @@ from tot_lab.core.records import (
     is_stop_code,
 )
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import (
-    Acts,
-    Budget,
-    BudgetLeft,
-    Effect,
-    Gather,
-    RandomNumbers,
-    Request,
-    SampleCounter,
-    Samples,
-    Thinking,
-    WithBudget,
-)
 from tot_lab.runtime.budget import Scope
 
 DEEPEST = 1000
@@ -88,7 +88,7 @@ class Branch:
     )
 
     def __init__(
-        self, thinking: Thinking[Any], prefix: Position, scope: Scope, join: Join | None, index: int
+        self, thinking: Procedure[Any], prefix: Position, scope: Scope, join: Join | None, index: int
     ):
         self.thinking = thinking
         self.prefix = prefix
@@ -137,7 +137,7 @@ class Stepper:
 
     def __init__(
         self,
-        thinking: Thinking[Answer],
+        thinking: Procedure[Answer],
         record: Callable[[Position, Record], None],
         scopes: Scopes,
         root: Scope,
@@ -382,7 +382,7 @@ def default_answer(request: Request, repeat: int = 0) -> Any:
     raise TypeError(f"Unknown request: got {type(request).__name__}.")
 
 
-def _no_thinking(got: Any) -> Thinking[Answer]:
+def _no_thinking(got: Any) -> Procedure[Answer]:
     if inspect.iscoroutine(got):
         got.close()
         raise TypeError("think must be a generator function without `async`: got a coroutine.")

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, TypeVar
 from tot_lab.analysis.rehearsal import carry_out
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Part, UserFunction, needs_functions, part_of, parts_in
+from tot_lab.core.protocol import Budget, Procedure, gather, resample
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, Thinking, gather, resample
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.lab.lab import Lab
@@ -117,7 +117,7 @@ class _Nested(Strategy):
     strategy: Strategy
     number: int = 3
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, None, "above")
         yield Thought(f"{at}.1", at, "beside")
         return (yield from self.strategy.think(task, f"{at}.{self.number}"))
@@ -129,7 +129,7 @@ class _Branches(Strategy):
     strategy: Strategy
     numbers: tuple[int, ...]
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, None, "above")
         branches = [resample(k, self.strategy.think(task, f"{at}.{k}")) for k in self.numbers]
         answers = yield from gather(branches)
@@ -462,7 +462,7 @@ def never_sees_the_reference(trial: Trial) -> None:
     seen = []
 
     class _Spy(Strategy):
-        def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
             seen.append(task.reference)
             return (yield from trial.strategy.think(task, at))
 

@@ -25,13 +25,13 @@ from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import Call, Reply, format_error, is_made
 from tot_lab.core.files import open_regular
 from tot_lab.core.parts import Part, is_function, parts_in
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Note, Position
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.lab.model_settings import with_named_models
 from tot_lab.lab.sweeps.axes import Strategies, label_strategies, label_tasks
-from tot_lab.lab.sweeps.methods import SweepMethods
+from tot_lab.lab.sweeps.sweep_methods import SweepMethods
 from tot_lab.models.keys import in_order, request_of
 from tot_lab.models.limits import are_congested
 from tot_lab.models.stack import Endpoint

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Literal
 
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.records import Event, Scored, Thought
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.answers import finished_answer
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.sampling import Place, Sampler, emit_as_list, no_score
@@ -35,7 +35,7 @@ class Agreement(Evaluator):
 
     def score_siblings(
         self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         task, total = sampler.task, len(place.texts)
         votes = Counter(_key(task, place.path_to(text)) for text in place.texts)
         events: list[Event] = []

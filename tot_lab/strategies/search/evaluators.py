@@ -20,11 +20,11 @@ from pydantic import field_validator
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Alias, Part, UserFunction, is_function
+from tot_lab.core.protocol import Procedure, ask, ask_function
 from tot_lab.core.reading.scores import read_sibling_scores
 from tot_lab.core.reading.values import verdict
 from tot_lab.core.records import Event, Note, Scored, Thought, call_failed, id_key
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, ask, ask_function
 from tot_lab.core.tools import function_call
 from tot_lab.strategies.confidence import ALTERNATIVES
 from tot_lab.strategies.search.sampling import (
@@ -88,11 +88,11 @@ class Evaluator(Part):
         """The most calls that score all children of one pick together."""
         return 0
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         """Score the thought `id`, the last of `path`."""
         raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_thought`")
 
-    def score_reply(self, id: str, reply: Reply | None) -> Thinking[list[Event]]:
+    def score_reply(self, id: str, reply: Reply | None) -> Procedure[list[Event]]:
         """Score the thought `id` by the reply that it was read from.
 
         `reply` is `None` if several thoughts were read from one reply, or if a person has changed this
@@ -102,13 +102,13 @@ class Evaluator(Part):
 
     def score_siblings(
         self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         """Score `thoughts`, the new children of `place.node`."""
         raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_siblings`")
 
     def score_pick(
         self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         """Score `candidates`, the id and the path of each new child. `place.node` is the parent of the
         first."""
         raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_pick`")
@@ -138,7 +138,7 @@ class _Sampled(Evaluator):
         purpose: str,
         prompt: Prompt,
         read: Callable[[str], T | None],
-    ) -> Thinking[tuple[list[T | None], str | None]]:
+    ) -> Procedure[tuple[list[T | None], str | None]]:
         """Read `samples` replies to one prompt, and retry those that cannot be read.
 
         Returns the value of each sample (`None` if unreadable), and an error if all calls failed.
@@ -150,7 +150,7 @@ class _Sampled(Evaluator):
 
     def _read_several(
         self, sampler: Sampler, next_call: Callable[[], Call], read: Callable[[str], T | None]
-    ) -> Thinking[tuple[list[T | None], str | None]]:
+    ) -> Procedure[tuple[list[T | None], str | None]]:
         calls = [ask(next_call()) for _ in range(self.samples)]
         replies = yield from sampler.gather(calls, at_most=1)
         values = [None if reply.error is not None else read(reply.text) for reply in replies]
@@ -172,7 +172,7 @@ def _next_call(sampler: Sampler, path: Path, place: Place, purpose: str, prompt:
     return sampler.call(place.node, purpose, path, prompt, place.take_sample_index(purpose))
 
 
-def _read_one(call: Call, read: Callable[[str], T | None]) -> Thinking[tuple[list[T | None], str | None]]:
+def _read_one(call: Call, read: Callable[[str], T | None]) -> Procedure[tuple[list[T | None], str | None]]:
     reply: Reply = yield call
     return [None if reply.error is not None else read(reply.text)], reply.error
 
@@ -235,7 +235,7 @@ class Value(_Combined, _Templated):
     def calls_per_thought(self, task: Task) -> int:
         return self.max_calls
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         task = sampler.task
         prompt = sampler.prompt(
             self.prompt, path[:-1], partial(task.domain.value_prompt, task, path), candidate=path[-1]
@@ -257,7 +257,7 @@ class Parts(_Combined):
     def calls_per_thought(self, task: Task) -> int:
         return task.domain.max_parts(task) * self.max_calls
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         task, domain = sampler.task, sampler.task.domain
         prompts = dict.fromkeys(domain.part_prompts(task, path))
         if len(prompts) > (most := domain.max_parts(task)):
@@ -294,7 +294,7 @@ class Vote(_Sampled, _Templated):
 
     def score_pick(
         self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         task, paths = sampler.task, [path for _, path in candidates]
         listed = "\n\n".join(f"{k}.\n{path[-1]}" for k, path in enumerate(paths, 1))
         prompt = sampler.prompt(
@@ -323,7 +323,7 @@ class Joint(_Combined, _Templated):
 
     def score_siblings(
         self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         task, path, texts = sampler.task, place.path, [thought.text for thought in thoughts]
         prompt = sampler.prompt(
             self.prompt,
@@ -361,7 +361,7 @@ class Logprob(_Templated):
     def calls_per_thought(self, task: Task) -> int:
         return 1
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         task = sampler.task
         prompt = sampler.prompt(
             self.prompt, path[:-1], partial(task.domain.judge_prompt, task, path), candidate=path[-1]
@@ -394,7 +394,7 @@ class FunctionEvaluator(Evaluator):
         function.expect_arguments("evaluator", ("task", "path"), forms)
         return function
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         task = sampler.task.without_steps()
         if not inspect.iscoroutinefunction(self.function.wrapped):
             return (yield from self._emit(id, self.function(task, path)))
@@ -408,7 +408,7 @@ class FunctionEvaluator(Evaluator):
 
     def _judged(
         self, place: Place, paths: Sequence[Path], arguments: Sequence[Any], text: Callable[[Any], str]
-    ) -> Thinking[tuple[list[Any], str | None]]:
+    ) -> Procedure[tuple[list[Any], str | None]]:
         """Run the function for `paths` as a recorded call. Returns the scores, or an error."""
         name, index = self.function.name, place.take_sample_index("evaluate")
         call = function_call(place.node, "evaluate", name, json.dumps([[*path] for path in paths]), index)
@@ -424,7 +424,7 @@ class FunctionEvaluator(Evaluator):
             )
         return scores, None
 
-    def _emit(self, id: str, shown: Any) -> Thinking[list[Event]]:
+    def _emit(self, id: str, shown: Any) -> Procedure[list[Event]]:
         score = verdict(shown, f"evaluator {self.function.name!r}, thought {id},")
         return (yield from emit_as_list(Scored(id, score, score, by=self.function.name)))
 
@@ -443,7 +443,7 @@ class BatchEvaluator(FunctionEvaluator):
 
     def score_pick(
         self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         in_order = sorted(candidates, key=lambda candidate: id_key(candidate[0]))
         task, paths = sampler.task.without_steps(), [path for _, path in in_order]
         scores, error = yield from self._judged(place, paths, (task, paths), _text)

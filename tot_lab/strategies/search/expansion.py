@@ -7,8 +7,8 @@ pick have ended.
 
 from __future__ import annotations
 
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.proposers import Children, Proposer
 from tot_lab.strategies.search.sampling import Place, Sampler
@@ -22,7 +22,7 @@ def expand(
     count: int,
     logprobs: int = 0,
     alternatives: int | None = None,
-) -> Thinking[list[Event]]:
+) -> Procedure[list[Event]]:
     """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks.
 
     The sample indices of the built-in proposers are reserved by this call, and not when the returned
@@ -53,8 +53,8 @@ def expand(
 
 
 def _scored(
-    evaluate: Evaluator, sampler: Sampler, place: Place, growing: Thinking[list[Event]]
-) -> Thinking[list[Event]]:
+    evaluate: Evaluator, sampler: Sampler, place: Place, growing: Procedure[list[Event]]
+) -> Procedure[list[Event]]:
     """Make the children, and score those that are compared with their siblings."""
     events = yield from growing
     if evaluate.compares == "siblings":

@@ -9,8 +9,8 @@ import msgspec
 from pydantic import Field, model_validator
 
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.records import Event
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.proposers import Around, Children, Proposer, Sample, WithTools
 from tot_lab.strategies.search.sampling import Place, Sampler
 
@@ -59,8 +59,8 @@ class Mixture(Around):
         names = [*self.models, *(f"temperature {each:g}" for each in self.temperatures)]
         return ", ".join(names) or self.kind
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
-        def asked(call: Call) -> Thinking[Reply]:
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Procedure[list[Event]]:
+        def asked(call: Call) -> Procedure[Reply]:
             for model in _at(self.models, call.sample_index):
                 call = msgspec.structs.replace(call, model=model)
             for temperature in _at(self.temperatures, call.sample_index):

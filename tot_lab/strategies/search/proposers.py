@@ -16,10 +16,10 @@ from pydantic import Field, field_validator
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Alias, Part
 from tot_lab.core.policy import EffectPolicy
+from tot_lab.core.protocol import Procedure, emit
 from tot_lab.core.reading.lists import find_list
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, call_failed
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, emit
 from tot_lab.strategies.acting import Acting, ToolLimits, names_of_tools
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.sampling import (
@@ -56,7 +56,7 @@ class Children:
 
     def add(
         self, number: int, text: str, *, repeats: int | None = None, reply: Reply | None = None
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         """Record child `number`, and score it unless the evaluator compares several thoughts.
 
         Args:
@@ -83,7 +83,7 @@ class Children:
 
 def score(
     sampler: Sampler, evaluate: Evaluator, path: Path, id: str, reply: Reply | None = None
-) -> Thinking[list[Event]]:
+) -> Procedure[list[Event]]:
     """Score the thought `id` by `Domain.assess`, or by the evaluator if that returns `None`."""
     known = sampler.task.domain.assess(sampler.task, path)
     if known is not None:
@@ -130,7 +130,7 @@ class Proposer(Part):
         """The most calls that `grow` makes for `count` children, without those that score them."""
         raise NotImplementedError(f"the proposer {self.kind!r} does not define `max_calls`")
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Procedure[list[Event]]:
         """Add up to `count` children at `place`. Returns all recorded events.
 
         The `grow` of a built-in proposer is a function that returns a generator, so that sample indices are
@@ -189,7 +189,7 @@ class Around(Proposer):
     def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
         return self.proposer.with_sources(task, paths)
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Procedure[list[Event]]:
         return self.proposer.grow(sampler, place, count, children)
 
 
@@ -246,7 +246,7 @@ class Sample(_Prompted):
     def max_calls(self, count: int) -> int:
         return count + self.max_parse_retries
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Procedure[list[Event]]:
         asked = partial(self._default_prompt, sampler.task, place.path)
         prompt = sampler.prompt(self.prompt, place.path, asked, count=1)
         calls = self._samples("sample", sampler, place, prompt, count)
@@ -254,10 +254,10 @@ class Sample(_Prompted):
 
     def _sample(
         self, sampler: Sampler, place: Place, calls: Iterator[Call], count: int, children: Children
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         parent = place.node
 
-        def sampled(number: int, call: Call) -> Thinking[list[Event] | None]:
+        def sampled(number: int, call: Call) -> Procedure[list[Event] | None]:
             reply = yield from sampler.ask(call)
             if reply.error is not None:
                 return (yield from emit_as_list(call_failed(parent, "sample", reply.error)))
@@ -301,7 +301,7 @@ class Propose(_Prompted):
     def max_calls(self, count: int) -> int:
         return self.samples + self.max_parse_retries
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Procedure[list[Event]]:
         asked = partial(sampler.task.domain.propose_prompt, sampler.task, place.path, count)
         prompt = sampler.prompt(self.prompt, place.path, asked, count=count)
         calls = self._samples("propose", sampler, place, prompt, self.samples)
@@ -309,7 +309,7 @@ class Propose(_Prompted):
 
     def _propose(
         self, sampler: Sampler, place: Place, calls: Iterator[Call], count: int, children: Children
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         task, path, parent = sampler.task, place.path, place.node
         made = [next(calls) for _ in range(self.samples)]
         branches = [sampler.ask(call) for call in made]
@@ -336,7 +336,7 @@ class Propose(_Prompted):
 
     def _add(
         self, sampler: Sampler, place: Place, texts: Sequence[str], children: Children
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         first = dict(place.children)
         branches = []
         for number, text in enumerate(texts, place.next_child):
@@ -378,7 +378,7 @@ class WithTools(ToolLimits, Around):
     def max_calls(self, count: int) -> int:
         return self.proposer.max_calls(count) * (1 + self.max_round_trips)
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Procedure[list[Event]]:
         turns = _ToolTurns(
             tools=self.tools,
             effect_policy=self.effect_policy,
@@ -391,7 +391,7 @@ class WithTools(ToolLimits, Around):
         first = len(place.path) == len(task.steps)
         named = turns.named(task, turns.available_tools(task)) if first else []
 
-        def asked(call: Call) -> Thinking[Reply]:
+        def asked(call: Call) -> Procedure[Reply]:
             required = named if first and call.sample_index == 0 else []
             return turns.asking_with_tools(task, call, self.max_round_trips, required)
 

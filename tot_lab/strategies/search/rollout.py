@@ -8,9 +8,9 @@ import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.protocol import Procedure, SampleCounter, map_steps, resample
 from tot_lab.core.records import END_OF_REPLY, Decided, Event, Note, Scored, call_failed
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import SampleCounter, Thinking, map_steps, resample
 from tot_lab.core.tools import TOOL
 from tot_lab.strategies.search.evaluators import Evaluator, Value
 from tot_lab.strategies.search.proposers import Children, Proposer, Sample
@@ -95,7 +95,7 @@ class Rollout(Evaluator):
         steps = (self.depth or 1) * self._proposer.max_calls(1)
         return self.samples * (steps + self.evaluate.calls_per_thought(task))
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         proposer = self._proposer
         rolling = [resample(k, self._continue(sampler, proposer, path, id)) for k in range(self.samples)]
         most = (self.depth or 1) * proposer.max_calls(1)
@@ -119,7 +119,7 @@ class Rollout(Evaluator):
 
     def _continue(
         self, sampler: Sampler, proposer: Proposer, path: Path, id: str
-    ) -> Thinking[tuple[tuple[str, ...], str]]:
+    ) -> Procedure[tuple[tuple[str, ...], str]]:
         """The path that a continuation reaches, or `()` and the error of a failed call ("" if a reply was
         unreadable)."""
         sampler = sampler._replace(samples=SampleCounter(by_thought=True))  # indices by thought, not prompt
@@ -149,7 +149,7 @@ class Rollout(Evaluator):
             return None
         return msgspec.structs.replace(step, data={**step.data, "kind": "rollout"})
 
-    def _reward(self, sampler: Sampler, path: Path, id: str) -> Thinking[tuple[float | None, str]]:
+    def _reward(self, sampler: Sampler, path: Path, id: str) -> Procedure[tuple[float | None, str]]:
         """The reward of a path, or `None` and the error of its evaluation ("" if the score is unreadable)."""
         known = sampler.task.domain.assess(sampler.task, path)
         if known is not None:
@@ -177,7 +177,7 @@ class _Step(Children):
 
     def add(
         self, number: int, text: str, *, repeats: int | None = None, reply: Reply | None = None
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         if self.text is None:
             self.number, self.text = number, text
         yield from ()

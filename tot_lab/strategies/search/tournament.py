@@ -11,9 +11,9 @@ from typing import ClassVar, Literal
 import msgspec
 
 from tot_lab.core.calls import Call
+from tot_lab.core.protocol import Procedure, ask
 from tot_lab.core.records import Event, Scored, Thought, call_failed
 from tot_lab.core.task import Path
-from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import _Templated
 from tot_lab.strategies.search.sampling import (
     Place,
@@ -57,7 +57,7 @@ class Tournament(_Templated):
 
     def score_siblings(
         self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         texts = list(dict.fromkeys(thought.text for thought in thoughts))
         paths = [place.path_to(text) for text in texts]
         pairs = list(permutations(range(len(texts)), 2))
