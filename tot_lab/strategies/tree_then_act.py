@@ -26,7 +26,7 @@ from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.search.evaluators import Evaluator, Joint, Value
 from tot_lab.strategies.search.expansion import expand
 from tot_lab.strategies.search.proposers import Propose, Proposer, WithTools, score
-from tot_lab.strategies.search.sampling import Place, Sampler, Unit, emit_as_list, error_in
+from tot_lab.strategies.search.sampling import Expansion, Sampler, Unit, emit_as_list, error_in
 from tot_lab.strategies.search.tree_of_thoughts import calls_per_expansion, closing_note
 
 RELIEF = 0.15
@@ -145,7 +145,7 @@ class TreeThenAct(Prompting):
         sampler = Sampler(self, task, samples, self.parallel)
         for depth in range(1, self.max_depth + 1):
             yield Note("tot.picked", at, {"parents": frontier})
-            growing = [self._grow(sampler, Place.of(tree, id)) for id in frontier]
+            growing = [self._grow(sampler, Expansion.of(tree, id)) for id in frontier]
             grown = yield from sampler.gather(growing, at_most=self._calls_per_growth(task))
             events = [event for branch in grown for event in branch]
             for event in events:
@@ -187,13 +187,13 @@ class TreeThenAct(Prompting):
             return None
         return Value(samples=joint.samples, combine=joint.combine, max_parse_retries=joint.max_parse_retries)
 
-    def _grow(self, sampler: Sampler, place: Place) -> Procedure[list[Event]]:
-        """Add scored children at `place`. Children without a joint score are scored one by one."""
-        growing = expand(sampler, self.propose, self.evaluate, place, self.breadth)
-        return self._scored(sampler, place, growing)
+    def _grow(self, sampler: Sampler, expansion: Expansion) -> Procedure[list[Event]]:
+        """Add scored children to `expansion.node`. Children without a joint score are scored one by one."""
+        growing = expand(sampler, self.propose, self.evaluate, expansion, self.breadth)
+        return self._scored(sampler, expansion, growing)
 
     def _scored(
-        self, sampler: Sampler, place: Place, growing: Procedure[list[Event]]
+        self, sampler: Sampler, expansion: Expansion, growing: Procedure[list[Event]]
     ) -> Procedure[list[Event]]:
         events = yield from growing
         alone = self._alone
@@ -201,7 +201,7 @@ class TreeThenAct(Prompting):
             return events
         unreadable = {event.id for event in events if isinstance(event, Scored) and event.score is None}
         scoring = [
-            score(sampler, alone, [*place.path, event.text], event.id)
+            score(sampler, alone, [*expansion.path, event.text], event.id)
             for event in events
             if isinstance(event, Thought) and event.id in unreadable
         ]

@@ -16,7 +16,7 @@ from tot_lab.strategies.search.evaluators import Evaluator, Value
 from tot_lab.strategies.search.proposers import Children, Proposer, Sample
 from tot_lab.strategies.search.sampling import (
     Count,
-    Place,
+    Expansion,
     Sampler,
     emit_as_list,
     error_in,
@@ -127,14 +127,14 @@ class Rollout(Evaluator):
         for _ in range(self.depth or 1):
             if _is_finished(sampler.task, path, end):
                 break
-            place = Place(id, path, len(path), open=end == "open")
-            step = _Step(sampler, self.evaluate, place)
-            growing = proposer.grow(sampler, place, 1, step)
+            expansion = Expansion(id, path, len(path), open=end == "open")
+            step = _Step(sampler, self.evaluate, expansion)
+            growing = proposer.grow(sampler, expansion, 1, step)
             events = yield from map_steps(self._as_rollout, growing, (Call, Note))
             error = next(filter(None, map(error_in, events)), "")
             if error or step.text is None:
                 return (), error
-            path, end = [*place.path_to(step.text)], place.ended.get(step.number, "")
+            path, end = [*expansion.path_to(step.text)], expansion.ended.get(step.number, "")
         return tuple(path), ""
 
     def _as_rollout(self, step: Call | Note) -> Call | Note | None:
@@ -171,8 +171,8 @@ class _Step(Children):
     text: str | None = None
     number: int = 0
 
-    def __init__(self, sampler: Sampler, evaluate: Evaluator, place: Place) -> None:
-        super().__init__(sampler, evaluate, place)
+    def __init__(self, sampler: Sampler, evaluate: Evaluator, expansion: Expansion) -> None:
+        super().__init__(sampler, evaluate, expansion)
         self.calls_per_child = 0
 
     def add(
@@ -185,7 +185,7 @@ class _Step(Children):
 
 
 def _is_finished(task: Task, path: Path, end: str) -> bool:
-    """Whether a path needs no further step. `end` is the entry of its last step in `Place.ended`."""
+    """Whether a path needs no further step. `end` is the entry of its last step in `Expansion.ended`."""
     domain = task.domain
     if domain.complete(task, path) or (domain.is_text and end == END_OF_REPLY):
         return True

@@ -25,10 +25,10 @@ from tot_lab.core.tree import Tree
 
 
 @dataclass(slots=True)
-class Place:
-    """Where an expansion adds children: the parent, and the child numbers and sample indices already used.
+class Expansion:
+    """The state of a thought's expansion: the thought, and the child numbers and sample indices already used.
 
-    Only one expansion of a thought runs at a time, so it may change the thought's `Place`.
+    Only one expansion of a thought runs at a time, so it may change this state.
     """
 
     node: str
@@ -75,8 +75,8 @@ class Place:
     for other ends."""
 
     @classmethod
-    def of(cls, tree: Tree, id: str) -> Place:
-        """The `Place` for children of the thought `id`."""
+    def of(cls, tree: Tree, id: str) -> Expansion:
+        """The `Expansion` for children of the thought `id`."""
         node = tree[id]
         return cls(id, tree.texts(id), len(tree.steps) + node.depth, node.open)
 
@@ -151,7 +151,7 @@ class Sampler(NamedTuple):
         logprobs: Alternatives per token whose log-probabilities the calls request.
         alternatives: How many of these alternatives the replies keep (`Call.alternatives`).
         temperature: The highest temperature that `ask` sets. `None` if `ask` does not change temperatures.
-        end: The entry in `Place.ended` of the thought that is being scored.
+        end: The entry in `Expansion.ended` of the thought that is being scored.
     """
 
     strategy: Prompting

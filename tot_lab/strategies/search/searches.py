@@ -25,7 +25,7 @@ from tot_lab.core.records import Decided, id_key
 from tot_lab.core.task import Task
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.search.proposers import Proposer
-from tot_lab.strategies.search.sampling import Count, Place, Unit
+from tot_lab.strategies.search.sampling import Count, Expansion, Unit
 
 # `tree_of_thoughts.py` applies these settings after every pick. A new reason to stop also needs a stop code
 # and the words that users read for it (`STOP_CODES` in core/records.py).
@@ -149,7 +149,7 @@ class SearchState:
         closed: Thoughts that cannot be expanded: their path is complete or at the depth limit.
         finished: Thoughts whose path is complete.
         by_text: Whether the text of a path decides if it is complete, because its domain does not.
-        places: The `Place` of each expansion so far, by parent.
+        expansions: The `Expansion` of each thought that was expanded, by id.
         copies: The number of copies of each finished particle. Each copy has a vote.
         grafted: Thoughts that a person has added.
         memories: The data that the search keeps besides the tree; see `remember`.
@@ -163,7 +163,7 @@ class SearchState:
         self.closed: set[str] = set()
         self.finished: set[str] = set()
         self.by_text = getattr(strategy, "ends_at_answer", True) and task.domain.is_text
-        self.places: dict[str, Place] = {}
+        self.expansions: dict[str, Expansion] = {}
         self.copies: Counter[str] = Counter()
         self.grafted: set[str] = set()
         self.memories: list[Memory] = []
@@ -192,8 +192,8 @@ class SearchState:
         `None` if the search requests no log-probabilities, other thoughts were read from the reply too, or a
         person wrote `id`.
         """
-        place = self.places.get(self.tree[id].parent or "")
-        return None if place is None else place.replies.get(id_key(id)[-1])
+        expansion = self.expansions.get(self.tree[id].parent or "")
+        return None if expansion is None else expansion.replies.get(id_key(id)[-1])
 
     def logprobs(self, id: str) -> list[float]:
         """The log-probabilities of the tokens of `reply(id)`, each at least `LOWEST`. Empty if unknown."""

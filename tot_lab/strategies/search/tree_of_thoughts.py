@@ -51,7 +51,7 @@ from tot_lab.strategies.search.beam_search import BeamSearch
 from tot_lab.strategies.search.evaluators import Evaluator, Value
 from tot_lab.strategies.search.expansion import expand
 from tot_lab.strategies.search.proposers import Proposer, Sample
-from tot_lab.strategies.search.sampling import Place, Sampler, error_in
+from tot_lab.strategies.search.sampling import Expansion, Sampler, error_in
 from tot_lab.strategies.search.searches import FunctionSearch, Pick, Search, Searching, SearchState, Stop
 from tot_lab.strategies.search.source_names import BEAM_SEARCH, OTHERS, STATE_MACHINE
 
@@ -372,18 +372,18 @@ class _Run:
                 if room is not None:
                     count = min(count, room)
                     room -= count
-                place = self._continued(parent)
+                expansion = self._continued(parent)
                 needed = search.logprobs, search.alternatives
-                branches.append(expand(sampler, propose, evaluate, place, count, *needed))
+                branches.append(expand(sampler, propose, evaluate, expansion, count, *needed))
             grown = yield from gather(branches, at_most=at_most, at_once=at_once)
             for events in grown:
                 self._take(events, fresh)
         if evaluate.compares == "pick" and not self.halt:
             unscored = [id for id in fresh if self.tree[id].state == "proposed" and not self.tree[id].by]
             if unscored:
-                place = self._place(self.tree[unscored[0]].parent or self.at)
+                expansion = self._expansion(self.tree[unscored[0]].parent or self.at)
                 candidates = [(id, self.tree.texts(id)) for id in unscored]
-                self._take((yield from evaluate.score_pick(sampler, place, candidates)), fresh)
+                self._take((yield from evaluate.score_pick(sampler, expansion, candidates)), fresh)
         self.dead = len(self.errors) > failures and not any(self.tree[id].by for id in fresh)
         return fresh
 
@@ -397,25 +397,25 @@ class _Run:
                 self.errors.append(error)
                 self.halt = self.halt or (error if halts(error) else "")
 
-    def _place(self, node: str) -> Place:
-        place = self.state.places.get(node)
-        if place is None:
-            place = self.state.places[node] = Place.of(self.tree, node)
-        return place
+    def _expansion(self, node: str) -> Expansion:
+        expansion = self.state.expansions.get(node)
+        if expansion is None:
+            expansion = self.state.expansions[node] = Expansion.of(self.tree, node)
+        return expansion
 
-    def _continued(self, parent: str | tuple[str, ...]) -> Place:
-        """The `Place` for further children of `parent`, which are numbered after its existing children."""
+    def _continued(self, parent: str | tuple[str, ...]) -> Expansion:
+        """The `Expansion` for further children of `parent`, numbered after its existing children."""
         node, *sources = _group(parent)
-        place = self._place(node)
-        place.sources = tuple(sources)
-        place.source_paths = tuple(map(self.tree.texts, sources))
-        fresh = self.tree[node].children[place.counted :]
-        place.counted += len(fresh)
+        expansion = self._expansion(node)
+        expansion.sources = tuple(sources)
+        expansion.source_paths = tuple(map(self.tree.texts, sources))
+        fresh = self.tree[node].children[expansion.counted :]
+        expansion.counted += len(fresh)
         for child in fresh:
             number = int(child.rpartition(".")[2])
-            place.next_child = max(place.next_child, number + 1)
-            place.children.setdefault(self.tree[child].text, number)
-        return place
+            expansion.next_child = max(expansion.next_child, number + 1)
+            expansion.children.setdefault(self.tree[child].text, number)
+        return expansion
 
     def _settle(self, fresh: Sequence[str]) -> Procedure[list[str]]:
         """Prune thoughts below `stop.min_score`, merge those that reach a known state, and close those that
@@ -426,7 +426,7 @@ class _Run:
             node = nodes[id]
             if node.state in ("failed", "duplicate") or id in self.barred:
                 continue
-            path = self._place(node.parent or self.at).path_to(node.text)
+            path = self._expansion(node.parent or self.at).path_to(node.text)
             if self.stop.min_score > 0 and node.rank < self.stop.min_score:
                 if self.state.by_text and (reason := self._finished(path, self._end(node))) is not None:
                     yield from self._close(id, reason)
@@ -455,14 +455,14 @@ class _Run:
         self.state.finished.add(id)
 
     def _end(self, node: Node) -> str:
-        """Why the text of a thought is the end of a reply; see `Place.ended`."""
-        return self._place(node.parent or self.at).ended.get(id_key(node.id)[-1], "")
+        """Why the text of a thought is the end of a reply; see `Expansion.ended`."""
+        return self._expansion(node.parent or self.at).ended.get(id_key(node.id)[-1], "")
 
     def _finished(self, path: Sequence[str], end: str) -> str | None:
         """Why a path is finished, "" if its domain says so. `None` if it is not.
 
         Args:
-            end: The entry of its last step in `Place.ended`.
+            end: The entry of its last step in `Expansion.ended`.
         """
         domain = self.task.domain
         if not self.state.by_text:
