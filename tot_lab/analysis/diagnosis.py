@@ -121,7 +121,8 @@ class _Facts(Known):
 
     @cached_property
     def syntheses(self) -> dict[str, bool]:
-        """Whether the confidence of each iteration of Deep Think is assumed, by the thought that ends it."""
+        """For each iteration of Deep Think, by the id of the thought that ends it (its synthesis): whether
+        its confidence was assumed, because none could be read."""
         notes = [event for event in self.run.events if isinstance(event, Note)]
         return {
             note.at: note.data.get("assumed", False) for note in notes if note.name == "deep_think.iteration"

@@ -530,7 +530,7 @@ def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
 
 
 class _CallStatus(NamedTuple):
-    """How a call was answered, from the notes beside the record."""
+    """How a call was answered, from the notes outside the canonical record."""
 
     source: str = "model"
     sent: float | None = None

@@ -20,7 +20,6 @@ from tot_lab.core.records import Event, Scored
 from tot_lab.core.task import Path, Task
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.sampling import (
-    SLOT,
     Sampler,
     checked_template,
     emit_as_list,
@@ -94,11 +93,12 @@ class RewardModel(Evaluator):
     @field_validator("prompt")
     @classmethod
     def _shows_the_problem(cls, prompt: str) -> str:
-        if not SLOT.search(prompt):
-            raise ValueError(
-                f"prompt must contain {{problem}}: got {prompt!r}. Set system to give an instruction alone."
-            )
         checked_template(prompt, ("problem", "steps"), ())
+        if "{problem}" not in prompt:
+            raise ValueError(
+                f"prompt must contain {{problem}}: got {prompt!r}. An instruction without the problem "
+                f"belongs into `system`."
+            )
         return prompt
 
     @field_validator("split")
