@@ -352,7 +352,7 @@ def test_attributes_that_are_almost_right():
             TypeError, match=r"got Sweep\. Pass one of its runs: sweep.run\(sweep.df\(\).iloc\[0\]\)"
         ):
             takes_a_run(sweep)
-    with pytest.raises(ValueError, match=r"got 0\.1\. Ids are texts, such as '0\.1'"):
+    with pytest.raises(ValueError, match=r"got 0\.1\. Ids are strings, such as '0\.1'"):
         wait(lab.branch(run, 0.1, score=1.0))
 
 
