@@ -67,7 +67,7 @@ def test_a_task_is_a_number_or_ten_clues() -> None:
         (((0,), {}), "number from 1 to 24"),
         (((25,), {}), "number from 1 to 24"),
         (((True,), {}), "number from 1 to 24"),
-        (((1,), {"answer": ROWS}), "clues of your own"),
+        (((1,), {"answer": ROWS}), "your own clues"),
         ((("one clue",), {}), "ten clues"),
         ((([*CLUES, "more"],), {}), "ten clues.*got 11"),
         ((([*CLUES[:9], " "],), {}), "ten clues"),
