@@ -58,7 +58,6 @@ from tot_lab import analysis, interop, lab, runtime, views  # noqa: F401  each a
 from tot_lab._version import __version__ as __version__
 from tot_lab.core.attach import folded, imported, nearest
 from tot_lab.core.namespaces import Namespace, add_names, places
-from tot_lab.core.registry import axes
 
 _NAMES = places(
     {
@@ -272,17 +271,14 @@ def _hint(name: str) -> str:
     known = {each: f"tl.{space.__name__}.{each}" for space in reversed(_NAMESPACES) for each in dir(space)}
     known |= {each: f"tl.{each}" for each in __all__}
     near = nearest(name, known)
-    if near is None:
-        kinds = {alias: part.__name__ for part in axes() for alias in vars(part).get("aliases", ())}
-        near = kinds.get(name.lower())
     return f"; did you mean {known[near]}?" if near else ""
 
 
+_READERS = ("load_dataset", "read_jsonl", "read_json", "read_csv", "Dataset", "dataset", "gsm8k")
 _OTHER_NAMES = {
-    **dict.fromkeys(
-        ("load_dataset", "read_jsonl", "read_json", "read_csv"), 'tl.tasks(FILE, format="gsm8k")'
-    ),
-    **dict.fromkeys(("Dataset", "dataset", "gsm8k"), 'tl.tasks(FILE, format="gsm8k")'),
+    "BFS": "tl.searches.BreadthFirst",
+    "DFS": "tl.DepthFirst",
+    **dict.fromkeys(_READERS, 'tl.tasks(FILE, format="gsm8k")'),
     **{name: f'tl.Lab("{name.lower()}/MODEL")' for name in ("Anthropic", "OpenAI", "Ollama", "Gemini")},
 }
 """What to write instead of names of other libraries."""
