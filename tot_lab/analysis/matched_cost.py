@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from tot_lab.analysis.counterfactuals import result_of
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import success_rates
+from tot_lab.analysis.sweep_summary import PRICED_LATER
 from tot_lab.analysis.tables import Placed, is_sweep, placed, table
 from tot_lab.core.calls import REFUSED, Call, Reply, believed, format_error, is_admitted, refused
 from tot_lab.core.records import Line
@@ -187,11 +188,13 @@ def pareto_frontier(
     shown[unit] = pandas.array(means, dtype="Float64")
     rates, costs = (shown[name].to_numpy("float64", na_value=float("nan")) for name in ("rate", unit))
     if not (rates == rates).any() or not (costs == costs).any():
+        why = "A published log says neither calls nor cost"
+        if unit in ("cost", "paid"):
+            why = f"Set price= of the model. {PRICED_LATER}"
         graded, priced = int(given["correct"].notna().sum()), int(amounts[unit].notna().sum())
         raise ValueError(
             f"no setting of the table has both a grade and a known {unit!r}: {graded:,} of its "
-            f"{len(given):,} rows have a grade, and {priced:,} say {unit!r} (a published log says neither "
-            f"calls nor cost)"
+            f"{len(given):,} rows have a grade, and {priced:,} say {unit!r}. {why}."
         )
     shown["frontier"] = [
         bool(rate == rate and cost == cost)

@@ -23,7 +23,7 @@ from tot_lab._version import __version__
 from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import compare_all, rates_of
-from tot_lab.analysis.sweep_summary import Summary, losses_in, summary
+from tot_lab.analysis.sweep_summary import PRICED_LATER, Summary, losses_in, summary
 from tot_lab.analysis.tables import any_of_kept, compute_columns
 from tot_lab.core.calls import halts, html_text
 from tot_lab.core.extras import requires
@@ -360,11 +360,18 @@ def _described(sweep: Sweep, rates: Mapping[str, tuple[float, float, float]]) ->
 
 
 def warned(sweep: Sweep) -> str:
-    """Return the warnings below the table, about failed and ungraded runs, lost calls, other doubts and
-    unequal checks, one per line.
+    """Return the warnings below the table, about failed and ungraded runs, unknown costs, lost calls,
+    other doubts and unequal checks, one per line.
     """
     lost = warning_of(losses_in(sweep))
-    warnings = [_failures(sweep), _ungraded(sweep), lost, *_doubts(sweep), _unequal_checks(sweep)]
+    warnings = [
+        _failures(sweep),
+        _ungraded(sweep),
+        _unpriced(sweep),
+        lost,
+        *_doubts(sweep),
+        _unequal_checks(sweep),
+    ]
     return "\n".join(f"! {text}" for text in warnings if text)
 
 
@@ -425,6 +432,18 @@ def _ungraded(sweep: Sweep) -> str:
     rows = ((sweep.rows.get(cell.run_id), reasons[cell.task]) for cell in sweep.cells)
     found = [why for row, why in rows if why and row is not None and row.error is None]
     return f"{len(found):,} of {len(sweep.rows):,} runs are ungraded: {found[0]}" if found else ""
+
+
+def _unpriced(sweep: Sweep) -> str:
+    """Return how many runs have an unknown cost, if the cost of others or the price of the model is known."""
+    unknown = sum(row.cost is None for row in sweep.rows.values())
+    has_price = getattr(sweep.runner.gateway.model, "price", None) is not None
+    if not unknown or (unknown == len(sweep.rows) and not has_price):
+        return ""
+    return (
+        f"{unknown:,} of {len(sweep.rows):,} runs have an unknown cost, and so has the mean of their setting: "
+        f"they made calls before price= was set, or to a model that reports no usage. {PRICED_LATER}"
+    )
 
 
 def _model_note(sweep: Sweep) -> str:

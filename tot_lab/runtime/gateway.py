@@ -276,7 +276,7 @@ class Gateway:
         else:
             stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":
-            stack = StoreReplies(stack, self.cache, request, weights)
+            stack = StoreReplies(stack, self.cache, request, weights, priced)
         if isinstance(model, Endpoint):
             stack = Batched(stack, lambda call: _batch_key(model, call, request))
         if self.mode != "off":  # `off` makes every call
@@ -284,7 +284,8 @@ class Gateway:
         if self.is_cached(model):
             # Failures are not cached. A replay carries out a tool without effects again, and it fails again.
             again = self.mode == "replay" and _computes(model)
-            stack = Cached(stack, self.cache, request, "auto" if again else self.mode, weights)
+            priced = model.priced if isinstance(model, Endpoint) else None
+            stack = Cached(stack, self.cache, request, "auto" if again else self.mode, weights, priced)
         return stack
 
     def _end(self, model: Model | Tool) -> Costed | Carrying:
