@@ -7,10 +7,9 @@ from typing import NamedTuple
 from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
 from tot_lab.record.losses import ByRole, total
 
-
 PRICED_LATER = (
-    "Another name= of the sweep makes runs from before the price anew, with the cached replies at the present "
-    "price"
+    "Another name= of the sweep makes runs from before the price anew, with the cached replies at the price "
+    "of now"
 )
 """What to do about runs that were made before their model had a price."""
 

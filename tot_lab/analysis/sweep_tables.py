@@ -441,8 +441,8 @@ def _unpriced(sweep: Sweep) -> str:
     if not unknown or (unknown == len(sweep.rows) and not has_price):
         return ""
     return (
-        f"{unknown:,} of {len(sweep.rows):,} runs have an unknown cost, and so has the mean of their setting: "
-        f"they made calls before price= was set, or to a model that reports no usage. {PRICED_LATER}"
+        f"{unknown:,} of {len(sweep.rows):,} runs have an unknown cost, and so has their setting: they made "
+        f"calls before price= was set, or to a model that reports no usage. {PRICED_LATER}"
     )
 
 

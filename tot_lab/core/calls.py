@@ -330,8 +330,8 @@ def believed(reply: Reply) -> Reply:
 
 
 def is_same_reply(one: Reply, other: Reply) -> bool:
-    """Whether two records are of the same reply: they are equal, except that the cost may be unknown in one of
-    them, since a reply that was stored before its model had a price gets its cost when it is read.
+    """Whether two records are equal, except that the cost may be unknown in one of them: a reply that was
+    cached before its model had a price gets its cost when it is read.
     """
     if one.cost is None or other.cost is None:
         one = msgspec.structs.replace(one, cost=other.cost)

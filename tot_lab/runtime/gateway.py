@@ -276,7 +276,7 @@ class Gateway:
         else:
             stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":
-            stack = StoreReplies(stack, self.cache, request, weights, priced)
+            stack = StoreReplies(stack, self.cache, request, weights)
         if isinstance(model, Endpoint):
             stack = Batched(stack, lambda call: _batch_key(model, call, request))
         if self.mode != "off":  # `off` makes every call
