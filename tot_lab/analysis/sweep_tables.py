@@ -58,7 +58,7 @@ class LatexTable(NamedTuple):
     """A table, and how its numbers were computed.
 
     Attributes:
-        text: A `tabular` environment, and nothing else.
+        text: A `tabular` environment, below a comment that states the methods.
         methods: The statistical methods, for the provenance.
     """
 
@@ -94,14 +94,32 @@ def latex_table(lines: Sequence[Summary], frame: pandas.DataFrame, against: str 
     columns += [
         ("calls/run", _means([line.calls for line in lines], "{:,.1f}".format)),
         ("tokens/run", _means([line.tokens for line in lines], "{:,.0f}".format)),
-        ("cost/run", _means([line.cost for line in lines], money)),
+        _costs([line.cost for line in lines]),
     ]
     if any(line.errors for line in lines):
         columns.append(("errors", [f"{line.errors:,}" for line in lines]))
     lost = [describe(line.losses, MAX_LOSSES) or "" for line in lines]
     if set(lost) - {"none"}:
         columns.append(("lost calls", [escaped(text) or NONE for text in lost]))
-    return LatexTable(_tabular(columns), _methods(against))
+    methods = _methods(against)
+    notes = [f"% {name}: {escaped(text)}\n" for name, text in methods.items() if text is not None]
+    return LatexTable("".join(notes) + _tabular(columns), methods)
+
+
+def _costs(amounts: Sequence[float | None]) -> Column:
+    """Return the column of costs: three significant digits of USD per run or, if some cost less than a cent,
+    per 1,000 runs.
+    """
+    runs = 1000 if any(amount and amount < 0.01 for amount in amounts) else 1
+    known = [None if amount is None else runs * amount for amount in amounts]
+    head = rf"cost/{runs:,} runs (\$)" if runs > 1 else r"cost/run (\$)"
+    return head, _means(known, _three_digits)
+
+
+def _three_digits(amount: float) -> str:
+    """Return a number with three significant digits, or all digits before the point if there are more."""
+    places = 2 - int(f"{amount:.2e}".partition("e")[2]) if amount else 0
+    return f"{amount:,.{max(places, 0)}f}"
 
 
 def _statistics(names: Sequence[str], frame: pandas.DataFrame, against: str | None) -> list[Column]:
@@ -540,13 +558,6 @@ def calls_df(sweep: Sweep) -> pandas.DataFrame:
 
 
 def save(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = None) -> Path:
-    """Write a table with its provenance; see `write`. Warns if more than 5% of a role's calls were lost."""
-    saved = write(sweep, path, against=against)
-    warn_of(losses_in(sweep))
-    return saved
-
-
-def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = None) -> Path:
     """Write a sweep in the format of the file's suffix. An existing file is replaced.
 
     - `.parquet`: `df()`, with the provenance in the metadata of the schema
@@ -554,18 +565,33 @@ def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = N
     - `.csv`: `df()`, with the provenance in a second file (`NAME.csv.json`). Text that a spreadsheet would
       execute as a formula is escaped with a leading `'`, and so is text that begins with `'` itself.
       `text.str.removeprefix("'")` restores the original.
-    - `.tex`: a `tabular` for booktabs with one line per setting, as `latex_table` describes it. The
-      provenance, the date and the statistical methods are in a second file (`NAME.provenance.json`).
+    - `.tex`: a `tabular` for booktabs with one line per setting: success rate with its interval, p-value and
+      means per run, as of `tl.stats.success_rates` and `tl.stats.compare_all`. Columns that would say nothing
+      are left out. A comment above it states the statistical methods. They, the provenance and the date are
+      also in a second file (`NAME.provenance.json`).
 
     Args:
         sweep: The sweep.
         path: The file.
         against: In a `.tex` table, the setting with which all others are compared.
 
+    Returns:
+        The path of the file.
+
     Raises:
         ImportError: If pyarrow is not installed and the format requires it.
         ValueError: If the format is unknown, or `against` is not a setting of a `.tex` table.
+
+    Warns:
+        UserWarning: If more than 5 % of the calls of a role were lost.
     """
+    saved = write(sweep, path, against=against)
+    warn_of(losses_in(sweep))
+    return saved
+
+
+def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = None) -> Path:
+    """Write a sweep as `save` does, without the warning."""
     target, record = Path(path), provenance(sweep)
     if against is not None and target.suffix != ".tex":
         raise ValueError(f"{target}: against= applies to .tex only. Use tl.stats.compare_all for a table.")
