@@ -83,7 +83,7 @@ def anytime_performance(
         or Float64 for USD and FLOPs); unit (category); calls, input_tokens, output_tokens (Int64), cost,
         flops and flops_prefix_once (Float64) used by then; ROLE_calls, ROLE_failed, ROLE_unreadable,
         ROLE_truncated (Int64) as in `sweep.df()`; answer (string); score (Float64); correct (boolean, NA
-        without a grade); stop_reason (category); error (string, what the strategy raised); changed (boolean,
+        without a grade); stop_reason (string); error (string, what the strategy raised); changed (boolean,
         whether the answer differs from that at the next smaller amount); simulated (boolean). For runs
         outside a sweep, `setting` lists the settings that differ, and `task` is the question.
 
@@ -131,7 +131,7 @@ def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pand
             "answer": ("string", answers),
             "score": ("Float64", [point.score for point in points]),
             "correct": ("boolean", [None if point.score is None else point.score == 1.0 for point in points]),
-            **each(points, stop_reason="category", error="string"),
+            **each(points, stop_reason="string", error="string"),
             "changed": ("boolean", [None if now is None else now != then for now, then in pairs]),
             "simulated": ("boolean", [note == SIMULATED for note in notes]),
         }

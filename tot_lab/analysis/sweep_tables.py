@@ -215,18 +215,18 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     """Return one row per finished run, ordered by setting, task and repeat as given.
 
     - setting: category, the setting's label, with all labels of the sweep in order
-    - strategy: category, the strategy's kind
+    - strategy: string, the strategy's kind
     - a column for each setting that differs between the strategies, by its path (`search.width`,
       `search.exploration`; `answer_setting` if this list has a column of that name): Int64, Float64,
       boolean or category. NA if a strategy has no such setting or it is `None`
-    - domain: category; task: category, the question, shortened to 60 characters (`sweep.tasks[task]` is the
+    - domain: string; task: category, the question, shortened to 60 characters (`sweep.tasks[task]` is the
       task with its whole `question` and its `id`); task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
     - any_of_kept: boolean, whether any of the answers that the search kept is correct. NA for runs that kept
       only one; no column if all did
     - credit: Float64, partial credit of the answer, 0 to 1, only in sweeps of tasks that give any
     - answer_state: string, `finished`, `unfinished` or `cut` (`Run.answer_state`); no column if none is known
-    - answer: string, NA if there is none; stop_reason: category, NA if the run could not start
+    - answer: string, NA if there is none; stop_reason: string, NA if the run could not start
     - error: string, the error of the strategy, the model's setup or the grading, NA if there is none
     - calls: Int64, calls made; failed_calls: Int64, calls without a reply
     - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, for each role that made calls in the
@@ -248,6 +248,10 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - simulated: boolean, whether a simulated model took part
     - run_id: string, determined by the settings of the run
 
+    A category has the order of the sweep, in which pandas sorts, groups and pivots: `search.width=10` after
+    `search.width=2`. `df.value_counts([...])` of a category also counts combinations that do not occur, as 0;
+    `df.groupby([...]).size()` counts only those that do.
+
     `attrs["axes"]` names the columns of settings, `strategy` included, so that figures can tell them from
     results. Parts of the table keep it.
     """
@@ -259,10 +263,10 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     kinds = [strategy.kind for strategy, _ in parts]
     columns: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
         "setting": (tuple(settings), [settings[cell.setting] for cell in cells]),
-        "strategy": (_once(strategy.kind for strategy in sweep.settings.values()), kinds),
+        "strategy": ("string", kinds),
     }
     fixed: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
-        "domain": (_once(task.domain.kind for task in sweep.tasks.values()), domains),
+        "domain": ("string", domains),
         "task": (tuple(tasks), [tasks[cell.task] for cell in cells]),
         "task_number": ("Int64", [cell.task for cell in cells]),
         **each(cells, repeat="Int64"),
@@ -272,7 +276,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         **(each(rows, credit="Float64") if any(row.credit is not None for row in rows) else {}),
         **(each(rows, answer_state="string") if any(row.answer_state for row in rows) else {}),
         "answer": ("string", [row.answer or None for row in rows]),
-        "stop_reason": (tuple(sorted({row.stop for row in rows if row.stop})), [row.stop for row in rows]),
+        "stop_reason": ("string", [row.stop for row in rows]),
         **each(rows, error="string", calls="Int64", failed_calls="Int64"),
         **columns_of([row.losses for row in rows]),
         **each(rows, input_tokens="Int64", output_tokens="Int64"),
