@@ -458,9 +458,12 @@ def _ungraded(sweep: Sweep) -> str:
 
 def _unpriced(sweep: Sweep) -> str:
     """Return how many runs have an unknown cost, if the cost of others or the price of the model is known."""
-    unknown = sum(row.cost is None for row in sweep.rows.values())
-    has_price = getattr(sweep.runner.gateway.model, "price", None) is not None
-    if not unknown or (unknown == len(sweep.rows) and not has_price):
+    rows = sweep.rows.values()
+    unknown = sum(row.cost is None and row.error is None for row in rows)
+    is_priced = getattr(sweep.runner.gateway.model, "price", None) is not None or any(
+        row.cost for row in rows
+    )
+    if not unknown or not is_priced:
         return ""
     return (
         f"{unknown:,} of {len(sweep.rows):,} runs have an unknown cost, and so has their setting: they made "

@@ -377,9 +377,9 @@ def _text(text: str, x: float, y: float, style: str, bold: bool = False) -> str:
 def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
     """Draw lines, links, markers and labels."""
     labels, radius = frame.labels, frame.radius
-    said = {text for text, what in zip(info.texts, info.shape, strict=True) if what != "duplicate"}
+    originals = {text for text, what in zip(info.texts, info.shape, strict=True) if what != "duplicate"}
     texts = [  # the text of a duplicate stands at the thought that it repeats
-        label(text, labels) if labels and not (what == "duplicate" and text in said) else []
+        label(text, labels) if labels and not (what == "duplicate" and text in originals) else []
         for text, what in zip(info.texts, info.shape, strict=True)
     ]
     places = [frame.at(x, y) for x, y in zip(info.x.tolist(), info.depth.tolist(), strict=True)]
