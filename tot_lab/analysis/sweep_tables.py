@@ -102,8 +102,8 @@ def latex_table(lines: Sequence[Summary], frame: pandas.DataFrame, against: str 
     if set(lost) - {"none"}:
         columns.append(("lost calls", [escaped(text) or NONE for text in lost]))
     methods = _methods(against)
-    notes = [f"% {name}: {escaped(text)}\n" for name, text in methods.items() if text is not None]
-    return LatexTable("".join(notes) + _tabular(columns), methods)
+    notes = "".join(f"% {name}: {escaped(text)}\n" for name, text in methods.items() if text is not None)
+    return LatexTable(notes.replace(r"\textquotesingle{}", "'") + _tabular(columns), methods)
 
 
 def _costs(amounts: Sequence[float | None]) -> Column:
