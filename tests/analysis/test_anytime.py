@@ -484,7 +484,7 @@ def test_the_columns_are_as_documented():
         "calls": "Int64", "input_tokens": "Int64", "output_tokens": "Int64", "cost": "Float64",
         "flops": "Float64", "flops_prefix_once": "Float64",
         **{f"answer_{kind}": "Int64" for kind in ("calls", "failed", "unreadable", "truncated")},
-        "answer": "string", "score": "Float64", "correct": "boolean", "stop_reason": "category",
+        "answer": "string", "score": "Float64", "correct": "boolean", "stop_reason": "string",
         "error": "string", "changed": "boolean", "simulated": "boolean",
     }  # fmt: skip
     before = shown.groupby("run_id")["answer"].shift(fill_value="")

@@ -12,6 +12,7 @@ from support import Scripted, wait
 import tot_lab as tl
 from tot_lab.analysis.sweep_summary import Summary
 from tot_lab.analysis.sweep_tables import escaped, latex_table
+from tot_lab.record.run import money
 
 TASKS = [tl.general(f"What is {k} + {k}?", answer=2 * k, grade="number") for k in range(1, 9)]
 ODD = "\\&%$#_{}~^<>|[*\"'`--–…−×≤ \n\r\t\0\u2028"
@@ -39,10 +40,11 @@ GOOD = {"none": Says(right=0), "all": Says(right=8), "six": Says(right=6)}
 def cells(tex):
     """Check the form of a table strictly, and return the text of its cells by row.
 
-    It must consist of one `tabular` with the rules of booktabs. Braces and dollar signs are balanced,
-    commands are known, every special character is escaped, and each row has a cell for every column.
+    It must consist of comments and one `tabular` with the rules of booktabs. Braces and dollar signs are
+    balanced, commands are known, every special character is escaped, and each row has a cell for every
+    column.
     """
-    lines = tex.splitlines()
+    lines = [line for line in tex.splitlines() if not line.startswith("% ")]
     assert tex.endswith("\\end{tabular}\n")
     (columns,) = re.fullmatch(r"\\begin\{tabular\}\{([lr]+)\}", lines[0]).groups()
     assert [k for k, line in enumerate(lines) if line.startswith(("\\top", "\\mid", "\\bottom"))] == [
@@ -108,7 +110,7 @@ def test_without_a_baseline_there_is_no_p_value_and_empty_columns_are_left_out(t
         r"95\% interval",
         "calls/run",
         "tokens/run",
-        "cost/run",
+        r"cost/run (\$)",
     ]
     assert len(rows) == 3
 
@@ -158,7 +160,7 @@ def test_two_hyphens_are_no_dash():
 def test_the_provenance_is_in_a_file_beside_the_table(tmp_path):
     sweep = swept(GOOD, TASKS[:3])
     tex = sweep.save(tmp_path / "table.tex", against="all").read_text()
-    assert "%" not in tex.replace(r"\%", "")
+    assert "%" not in tex.partition(r"\begin")[2].replace(r"\%", "")
     assert {path.name for path in tmp_path.iterdir()} == {"table.tex", "table.provenance.json"}
     provenance = json.loads((tmp_path / "table.provenance.json").read_text())
     assert provenance["tot_lab"] == tl.__version__
@@ -168,6 +170,52 @@ def test_the_provenance_is_in_a_file_beside_the_table(tmp_path):
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", provenance["date"])
     assert provenance["table"]["against"] == "all"
     assert "Holm" in provenance["table"]["p"]
+
+
+@pytest.mark.slow
+def test_a_comment_above_the_table_says_what_a_caption_must(tmp_path):
+    settings = {"b % c": Says(right=8), "none": Says(right=0)}
+    tex = swept(settings, TASKS[:3]).save(tmp_path / "table.tex", against="b % c").read_text()
+    above, _, below = tex.partition("\\begin{tabular}")
+    assert all(line.startswith("% ") for line in above.splitlines())
+    methods = json.loads((tmp_path / "table.provenance.json").read_text())["table"]
+    for name, text in methods.items():
+        assert f"% {name}: " + text.replace("%", r"\%").replace("_", r"\_") + "\n" in above
+    assert "Wilson, 95 \\%, over tasks" in above
+    assert "against: b \\% c" in above
+    assert "begin{tabular}" not in below
+    assert "% p:" not in swept(GOOD, TASKS[:2]).save(tmp_path / "plain.tex").read_text()
+
+
+@pytest.mark.parametrize(
+    ("amounts", "head", "shown"),
+    [
+        ((3.4e-5, 1e-4, 0.00023), r"cost/1,000 runs (\$)", ["0.0340", "0.100", "0.230"]),
+        ((0.0, None, 1e-9), r"cost/1,000 runs (\$)", ["0", "--", "0.00000100"]),
+        ((0.5, 0.01, 1234.5), r"cost/run (\$)", ["0.500", "0.0100", "1,234"]),
+        ((0.009999, 3.0, 12.0), r"cost/1,000 runs (\$)", ["10.0", "3,000", "12,000"]),
+        ((0.0, 0.0, None), r"cost/run (\$)", ["0", "0", "--"]),
+    ],
+)
+def test_the_costs_of_a_column_have_one_unit_and_three_digits(amounts, head, shown):
+    frame = pandas.DataFrame(
+        [
+            {"setting": name, "task": "t", "correct": True, "error": None, "score": 1.0}
+            for name in ("a", "b", "c")
+        ]
+    )
+    lines = [
+        Summary(name, 1, 1, 1.0, 1.0, 1.0, 1.0, amount, 0, {})
+        for name, amount in zip("abc", amounts, strict=True)
+    ]
+    found, *rows = cells(latex_table(lines, frame).text)
+    place = found.index(head)
+    assert [row[place] for row in rows] == shown
+
+
+def test_small_amounts_have_no_exponent():
+    shown = ["$0.000034", "$0.00000012", "$0.00023", "$0"]
+    assert [money(amount) for amount in (3.4e-5, 1.2e-7, 2.3e-4, 0)] == shown
 
 
 @pytest.mark.slow

@@ -254,13 +254,13 @@ def test_the_table_has_the_columns_and_dtypes_that_it_says():
     both = [*GRID, tl.TreeOfThoughts(answer="best", stop=tl.Stop(depth=2), temperature=0.5), tl.OneAnswer()]
     frame = swept(tl.Lab(Scripted(), runs=None), both, TASKS, 2).df()
     dtypes = {
-        "setting": "category", "strategy": "category", "temperature": "Float64",
-        "propose": "category", "search.width": "Int64", "answer_setting": "category", "domain": "category",
+        "setting": "category", "strategy": "string", "temperature": "Float64",
+        "propose": "category", "search.width": "Int64", "answer_setting": "category", "domain": "string",
         "task": "category",
         "task_number": "Int64", "repeat": "Int64", "correct": "boolean",
         "any_of_kept": "boolean", "score": "Float64",
         "answer_state": "string",
-        "answer": "string", "stop_reason": "category", "error": "string",
+        "answer": "string", "stop_reason": "string", "error": "string",
         "calls": "Int64", "failed_calls": "Int64",
         **{f"{role}_{kind}": "Int64"
            for role in ("propose", "evaluate", "answer") for kind in Losses._fields},
@@ -279,6 +279,14 @@ def test_the_table_has_the_columns_and_dtypes_that_it_says():
     assert places == sorted(places)
     assert frame[frame.strategy == "one_answer"]["search.width"].isna().all()
     assert frame.correct.notna().all()
+
+
+def test_counts_of_the_table_have_the_order_of_the_sweep_and_no_combination_that_does_not_occur():
+    settings = {f"n={k}": tl.SelfConsistency(attempts=k) for k in (2, 10)}
+    frame = swept(tl.Lab(Scripted(), runs=None), {**settings, "a": tl.TreeOfThoughts()}, TASKS[0]).df()
+    assert list(frame.groupby("setting")["calls"].mean().index) == ["n=2", "n=10", "a"]
+    assert frame.groupby(["setting", "strategy", "stop_reason"]).size().tolist() == [1, 1, 1]
+    assert frame.value_counts(["strategy", "stop_reason", "correct"]).min() > 0
 
 
 def test_a_setting_may_be_too_large_a_number_for_a_column():
@@ -874,7 +882,7 @@ def test_a_table_is_saved_with_where_it_comes_from(tmp_path):
     assert told["runs"] == {"finished": 10, "graded": 10, "of": 10}
     with pytest.warns(UserWarning, match="were lost"):
         tex = made.save(tmp_path / "paper.tex").read_text()
-    assert tex.startswith(r"\begin{tabular}")
+    assert tex.startswith("% success: ")
     assert json.loads((tmp_path / "paper.provenance.json").read_text())["model"] == told["model"]
     assert r"a\_b \& c" in tex
     assert tex.count(r" \\") == 6

@@ -50,6 +50,21 @@ def test_the_tree_has_title_verdict_and_legend(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_the_text_of_a_duplicate_is_written_once(tmp_path):
+    recorder = tl.Recorder("count")
+    root = recorder.thought("How many?")
+    first = recorder.thought("They are 29.", root)
+    for _ in range(2):
+        recorder.decide(recorder.thought("They are 29.", root), "duplicate", other=first)
+    other = recorder.thought("They are thirty.", root)
+    recorder.decide(other, "duplicate", other=first)  # equal as a state, with a text of its own
+    recorder.end("29", node=first)
+    shown = texts(recorder.run.save_figure(tmp_path / "tree.svg", width=7))
+    assert shown.count("They are 29.") == 1
+    assert "They are thirty." in shown
+    assert "duplicate" in shown
+
+
 def test_a_wrong_answer_is_called_wrong_and_the_expected_one_named(tmp_path):
     shown = texts(searched(WRONG).save_figure(tmp_path / "tree.svg"))
     assert shown[:3] == [QUESTION, "✗ wrong, expected 41", "answer: 42"]

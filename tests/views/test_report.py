@@ -140,6 +140,13 @@ def test_small_tree_in_words():
     assert len(rows) - 1 + int(hidden[1]) == len(made.tree)
 
 
+def test_the_question_is_printed_once_below_the_heading():
+    question = "Mia buys 3 boxes of 12 pencils and gives 7 away. How many are left?"
+    made = run(tl.SelfConsistency(attempts=4), tl.general(question, answer=29))
+    assert run_text(made).count(question) == 2  # the heading, and the root of the tree
+    assert run_text(made).count("(the question)") == 4
+
+
 @pytest.mark.parametrize("depth", [1, 5, 7, 8, 9, 12, 40, 900])
 def test_a_deep_tree_in_words(depth):
     recorder = tl.Recorder("deep")

@@ -94,13 +94,28 @@ def test_a_plain_table_has_no_oracle():
 
 
 @pytest.mark.slow
-def test_methods_of_equal_cost_do_not_hide_each_other_and_stay_within_a_few_percent():
-    same = rows(*((name, task, True, 40) for name in "abcdefghijklmnopq" for task in "xy"))
-    lines = [line for line in tl.figures.plot_scaling(same).data if len(line.x)]
-    places = [line.x[0] for line in lines]
-    assert len(set(places)) == 17
-    assert all(abs(place / 40 - 1) < 0.031 for place in places)
-    assert all("40" in line.hovertext[0] for line in lines)
+def test_points_are_drawn_at_the_cost_that_they_have_and_each_is_seen():
+    """Also where one is a little dearer than another: no order is turned round."""
+    names = "abcdefghijklmnopq"
+    near = rows(*((name, task, True, 40) for name in names for task in "xy"), ("r", "x", True, 40.4))
+    lines = [line for line in tl.figures.plot_scaling(near).data if len(line.x)]
+    assert [line.x[0] for line in lines] == [40] * 17 + [pytest.approx(40.4)]
+    sizes = [line.marker.size[0] for line in lines[:17]]
+    assert sizes == sorted(set(sizes), reverse=True)  # the first is drawn first, below the others
+    assert min(sizes) >= 8
+    assert max(sizes) < 50
+    caps = [line.error_y.width for line in lines[:17]]
+    assert caps == sorted(set(caps), reverse=True)
+    assert all(line.marker.opacity == 1 for line in lines)
+
+
+@pytest.mark.slow
+def test_points_apart_have_no_rings_and_the_heading_explains_rings():
+    sizes = {size for line in tl.figures.plot_scaling(DF).data for size in line.marker.size}
+    assert len(sizes) == 1
+    assert "rings around a point" not in tl.figures.plot_scaling(DF).to_json()
+    same = rows(("a", "x", True, 40), ("b", "x", True, 40))
+    assert "rings around a point: more points at the same place" in tl.figures.plot_scaling(same).to_json()
 
 
 @pytest.mark.slow

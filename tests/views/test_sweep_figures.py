@@ -291,6 +291,22 @@ def test_costs_far_apart_get_a_logarithmic_axis():
     assert plot_pareto(far).layout.xaxis.type == "log"
 
 
+@pytest.mark.slow
+def test_settings_at_one_place_are_all_seen_where_they_are():
+    frame = grid([(f"b={k}", k, "sample", 10, 5) for k in (1, 2, 3)] + [("c", 9, "sample", 40, 8)])
+    figure = plot_pareto(frame)
+    named = [data for data in figure.data if data.showlegend is not False]
+    places = {data.name: (data.x[0], data.y[0]) for data in named}
+    assert places["b=1"] == places["b=2"] == places["b=3"] != places["c"]
+    sizes = [data.marker.size[0] for data in named if data.name != "c"]
+    assert sizes == sorted(set(sizes), reverse=True)  # in the order in which they are drawn
+    assert {data.marker.opacity for data in named} == {1}
+    by_name = {data.name: data.hovertext[0] for data in named}
+    assert "also here: b=1, b=3" in by_name["b=2"]
+    assert "also here" not in by_name["c"]
+    assert "rings around a point: more points at the same place" in figure.layout.title.subtitle.text
+
+
 def looks_of(figure):
     """The symbol and colour of each name in the legend."""
     named = [data for data in figure.data if data.showlegend is not False]

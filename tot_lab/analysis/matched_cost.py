@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from tot_lab.analysis.counterfactuals import result_of
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import success_rates
+from tot_lab.analysis.sweep_summary import PRICED_LATER
 from tot_lab.analysis.tables import Placed, is_sweep, placed, table
 from tot_lab.core.calls import REFUSED, Call, Reply, believed, format_error, is_admitted, refused
 from tot_lab.core.protocol import Budget
@@ -83,7 +84,7 @@ def anytime_performance(
         or Float64 for USD and FLOPs); unit (category); calls, input_tokens, output_tokens (Int64), cost,
         flops and flops_prefix_once (Float64), the use of the admitted calls; ROLE_calls, ROLE_failed,
         ROLE_unreadable, ROLE_truncated (Int64) as in `sweep.df()`; answer (string); score (Float64); correct
-        (boolean, NA without a grade); stop_reason (category); error (string, what the strategy raised);
+        (boolean, NA without a grade); stop_reason (string); error (string, what the strategy raised);
         changed (boolean, whether the answer differs from the answer at the next smaller amount); simulated
         (boolean). For runs outside a sweep, `setting` lists the settings that differ, and `task` is the
         question.
@@ -131,7 +132,7 @@ def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pand
             "answer": ("string", answers),
             "score": ("Float64", [point.score for point in points]),
             "correct": ("boolean", [None if point.score is None else point.score == 1.0 for point in points]),
-            **each(points, stop_reason="category", error="string"),
+            **each(points, stop_reason="string", error="string"),
             "changed": ("boolean", [None if now is None else now != then for now, then in pairs]),
             "simulated": ("boolean", [note == SIMULATED for note in notes]),
         }
@@ -188,10 +189,13 @@ def pareto_frontier(
     shown[unit] = pandas.array(means, dtype="Float64")
     rates, costs = (shown[name].to_numpy("float64", na_value=float("nan")) for name in ("rate", unit))
     if not (rates == rates).any() or not (costs == costs).any():
+        why = "A published log says neither calls nor cost"
+        if unit in ("cost", "paid"):
+            why = f"Set price= of the model. {PRICED_LATER}"
         graded, priced = int(given["correct"].notna().sum()), int(amounts[unit].notna().sum())
         raise ValueError(
             f"No setting has both a grade and a known {unit!r}: of {len(given):,} rows, {graded:,} have a "
-            f"grade and {priced:,} have {unit!r}. A published log has neither calls nor cost."
+            f"grade and {priced:,} have {unit!r}. {why}."
         )
     shown["frontier"] = [
         bool(rate == rate and cost == cost)

@@ -7,6 +7,12 @@ from typing import NamedTuple
 from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
 from tot_lab.record.losses import ByRole, total
 
+PRICED_LATER = (
+    "Another name= of the sweep makes runs from before the price anew, with the cached replies at the price "
+    "of now"
+)
+"""What to do about runs that were made before their model had a price."""
+
 
 class Summary(NamedTuple):
     """One setting of a sweep. `None` means unknown.

@@ -23,7 +23,7 @@ from tot_lab._version import __version__
 from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import compare_all, rates_of
-from tot_lab.analysis.sweep_summary import Summary, losses_in, summary
+from tot_lab.analysis.sweep_summary import PRICED_LATER, Summary, losses_in, summary
 from tot_lab.analysis.tables import any_of_kept, compute_columns
 from tot_lab.core.calls import halts, html_text
 from tot_lab.core.extras import requires
@@ -58,7 +58,7 @@ class LatexTable(NamedTuple):
     """A table, and how its numbers were computed.
 
     Attributes:
-        text: A `tabular` environment, and nothing else.
+        text: A `tabular` environment, below a comment that states the methods.
         methods: The statistical methods, for the provenance.
     """
 
@@ -94,14 +94,32 @@ def latex_table(lines: Sequence[Summary], frame: pandas.DataFrame, against: str 
     columns += [
         ("calls/run", _means([line.calls for line in lines], "{:,.1f}".format)),
         ("tokens/run", _means([line.tokens for line in lines], "{:,.0f}".format)),
-        ("cost/run", _means([line.cost for line in lines], money)),
+        _costs([line.cost for line in lines]),
     ]
     if any(line.errors for line in lines):
         columns.append(("errors", [f"{line.errors:,}" for line in lines]))
     lost = [describe(line.losses, MAX_LOSSES) or "" for line in lines]
     if set(lost) - {"none"}:
         columns.append(("lost calls", [escaped(text) or NONE for text in lost]))
-    return LatexTable(_tabular(columns), _methods(against))
+    methods = _methods(against)
+    notes = "".join(f"% {name}: {escaped(text)}\n" for name, text in methods.items() if text is not None)
+    return LatexTable(notes.replace(r"\textquotesingle{}", "'") + _tabular(columns), methods)
+
+
+def _costs(amounts: Sequence[float | None]) -> Column:
+    """Return the column of costs: three significant digits of USD per run or, if some cost less than a cent,
+    per 1,000 runs.
+    """
+    runs = 1000 if any(amount and amount < 0.01 for amount in amounts) else 1
+    known = [None if amount is None else runs * amount for amount in amounts]
+    head = rf"cost/{runs:,} runs (\$)" if runs > 1 else r"cost/run (\$)"
+    return head, _means(known, _three_digits)
+
+
+def _three_digits(amount: float) -> str:
+    """Return a number with three significant digits, or all digits before the point if there are more."""
+    places = 2 - int(f"{amount:.2e}".partition("e")[2]) if amount else 0
+    return f"{amount:,.{max(places, 0)}f}"
 
 
 def _statistics(names: Sequence[str], frame: pandas.DataFrame, against: str | None) -> list[Column]:
@@ -197,18 +215,18 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     """Return one row per finished run, ordered by setting, task and repeat as given.
 
     - setting: category, the setting's label; the categories are all labels of the sweep in order
-    - strategy: category, the strategy's kind
+    - strategy: string, the strategy's kind
     - a column for each setting that differs between the strategies, named by its path (`search.width`,
       `search.exploration`; `answer_setting` if this table has another column `answer`): Int64, Float64,
       boolean or category. NA if a strategy has no such setting or its value is `None`
-    - domain: category; task: category, the question, shortened to 60 characters (`sweep.tasks[task]` is the
+    - domain: string; task: category, the question, shortened to 60 characters (`sweep.tasks[task]` is the
       task with its whole `question` and its `id`); task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
     - any_of_kept: boolean, whether any of the answers that the search kept is correct. NA for runs that kept
       only one answer; no column if every run kept only one
     - credit: Float64, partial credit of the answer, 0 to 1; no column if all are unknown
     - answer_state: string, `finished`, `unfinished` or `cut` (`Run.answer_state`); no column if never known
-    - answer: string, NA if there is none; stop_reason: category, NA if the run could not start
+    - answer: string, NA if there is none; stop_reason: string, NA if the run could not start
     - error: string, the error of the strategy, the model's setup or the grading, NA if there is none
     - calls: Int64, calls made; failed_calls: Int64, calls without a reply
     - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, for each role that made calls in the
@@ -229,6 +247,10 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     - simulated: boolean, whether a simulated model took part
     - run_id: string, determined by the settings of the run
 
+    A category has the order of the sweep, in which pandas sorts, groups and pivots: `search.width=10` after
+    `search.width=2`. `df.value_counts([...])` of a category also counts combinations that do not occur, as 0;
+    `df.groupby([...]).size()` counts only those that do.
+
     `attrs["axes"]` lists the columns of settings, `strategy` included, so that figures can tell them from
     results. A selection of rows or columns keeps `attrs`.
     """
@@ -240,10 +262,10 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     kinds = [strategy.kind for strategy, _ in parts]
     columns: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
         "setting": (tuple(settings), [settings[cell.setting] for cell in cells]),
-        "strategy": (_once(strategy.kind for strategy in sweep.settings.values()), kinds),
+        "strategy": ("string", kinds),
     }
     fixed: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
-        "domain": (_once(task.domain.kind for task in sweep.tasks.values()), domains),
+        "domain": ("string", domains),
         "task": (tuple(tasks), [tasks[cell.task] for cell in cells]),
         "task_number": ("Int64", [cell.task for cell in cells]),
         **each(cells, repeat="Int64"),
@@ -253,7 +275,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         **(each(rows, credit="Float64") if any(row.credit is not None for row in rows) else {}),
         **(each(rows, answer_state="string") if any(row.answer_state for row in rows) else {}),
         "answer": ("string", [row.answer or None for row in rows]),
-        "stop_reason": (tuple(sorted({row.stop for row in rows if row.stop})), [row.stop for row in rows]),
+        "stop_reason": ("string", [row.stop for row in rows]),
         **each(rows, error="string", calls="Int64", failed_calls="Int64"),
         **columns_of([row.losses for row in rows]),
         **each(rows, input_tokens="Int64", output_tokens="Int64"),
@@ -359,11 +381,19 @@ def _described(sweep: Sweep, rates: Mapping[str, tuple[float, float, float]]) ->
 
 
 def warned(sweep: Sweep) -> str:
-    """Return the warnings below the table, one per line: failed and ungraded runs, lost calls, other doubts,
-    and settings whose answers the domain did not check although it checked those of other settings.
+    """Return the warnings below the table, one per line: failed and ungraded runs, unknown costs, lost
+    calls, other doubts, and settings whose answers the domain did not check although it checked those of
+    other settings.
     """
     lost = warning_of(losses_in(sweep))
-    warnings = [_failures(sweep), _ungraded(sweep), lost, *_doubts(sweep), _unequal_checks(sweep)]
+    warnings = [
+        _failures(sweep),
+        _ungraded(sweep),
+        _unpriced(sweep),
+        lost,
+        *_doubts(sweep),
+        _unequal_checks(sweep),
+    ]
     return "\n".join(f"! {text}" for text in warnings if text)
 
 
@@ -424,6 +454,21 @@ def _ungraded(sweep: Sweep) -> str:
     rows = ((sweep.rows.get(cell.run_id), reasons[cell.task]) for cell in sweep.cells)
     found = [why for row, why in rows if why and row is not None and row.error is None]
     return f"{len(found):,} of {len(sweep.rows):,} runs are ungraded: {found[0]}" if found else ""
+
+
+def _unpriced(sweep: Sweep) -> str:
+    """Return how many runs have an unknown cost, if the cost of others or the price of the model is known."""
+    rows = sweep.rows.values()
+    unknown = sum(row.cost is None and row.error is None for row in rows)
+    is_priced = getattr(sweep.runner.gateway.model, "price", None) is not None or any(
+        row.cost for row in rows
+    )
+    if not unknown or not is_priced:
+        return ""
+    return (
+        f"{unknown:,} of {len(sweep.rows):,} runs have an unknown cost, and so has their setting: they made "
+        f"calls before price= was set, or to a model that reports no usage. {PRICED_LATER}"
+    )
 
 
 def _model_note(sweep: Sweep) -> str:
@@ -520,13 +565,6 @@ def calls_df(sweep: Sweep) -> pandas.DataFrame:
 
 
 def save(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = None) -> Path:
-    """Write a table with its provenance; see `write`. Warns if more than 5% of a role's calls were lost."""
-    saved = write(sweep, path, against=against)
-    warn_of(losses_in(sweep))
-    return saved
-
-
-def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = None) -> Path:
     """Write a sweep in the format of the file's suffix. An existing file is replaced.
 
     - `.parquet`: `df()`, with the provenance in the metadata of the schema
@@ -534,18 +572,33 @@ def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = N
     - `.csv`: `df()`, with the provenance in a second file (`NAME.csv.json`). Text that a spreadsheet would
       execute as a formula is escaped with a leading `'`, and so is text that begins with `'` itself.
       `text.str.removeprefix("'")` restores the original.
-    - `.tex`: a `tabular` for booktabs with one line per setting, as `latex_table` describes it. The
-      provenance, the date and the statistical methods are in a second file (`NAME.provenance.json`).
+    - `.tex`: a `tabular` for booktabs with one line per setting: success rate with its interval, p-value and
+      means per run, as of `tl.stats.success_rates` and `tl.stats.compare_all`. Columns that would say nothing
+      are left out. A comment above it states the statistical methods. They, the provenance and the date are
+      also in a second file (`NAME.provenance.json`).
 
     Args:
         sweep: The sweep.
         path: The file.
         against: In a `.tex` table, the setting with which all others are compared.
 
+    Returns:
+        The path of the file.
+
     Raises:
         ImportError: If pyarrow is not installed and the format requires it.
         ValueError: If the format is unknown, or `against` is not a setting of a `.tex` table.
+
+    Warns:
+        UserWarning: If more than 5 % of the calls of a role were lost.
     """
+    saved = write(sweep, path, against=against)
+    warn_of(losses_in(sweep))
+    return saved
+
+
+def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = None) -> Path:
+    """Write a sweep as `save` does, without the warning."""
     target, record = Path(path), provenance(sweep)
     if against is not None and target.suffix != ".tex":
         raise ValueError(f"{target}: against= applies to .tex only. Use tl.stats.compare_all for a table.")

@@ -117,7 +117,7 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
             **any_of_kept([run.any_of_kept for _, run in rows]),
             "score": ("Float64", [run.grade for _, run in rows]),
             "answer": ("string", [run.answer or None for _, run in rows]),
-            "stop_reason": ("category", [run.stop_reason for _, run in rows]),
+            "stop_reason": ("string", [run.stop_reason for _, run in rows]),
             "error": ("string", [run.failure for _, run in rows]),
             "calls": (
                 "Int64",

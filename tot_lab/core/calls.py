@@ -329,6 +329,15 @@ def believed(reply: Reply) -> Reply:
     return msgspec.structs.replace(reply, **dict.fromkeys(wrong), reported_usage=rejected)
 
 
+def is_same_reply(one: Reply, other: Reply) -> bool:
+    """Whether two records are equal, except that the cost may be unknown in one of them: a reply that was
+    cached before its model had a price gets its cost when it is read.
+    """
+    if one.cost is None or other.cost is None:
+        one = msgspec.structs.replace(one, cost=other.cost)
+    return one == other
+
+
 def usage_text(usage: dict[str, Any]) -> str:
     """Reported usage as text, such as `output_tokens=-5, cost=nan`. Each value is cut at 40 characters."""
     return ", ".join(f"{name}={_shown(value)}" for name, value in usage.items())

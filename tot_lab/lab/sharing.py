@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tot_lab.core.calls import Reply
+from tot_lab.core.calls import Reply, is_same_reply
 from tot_lab.models.cache import Cache
 from tot_lab.models.entries import DamagedEntry, Entry, export, packed, stored_in
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
@@ -107,7 +107,7 @@ def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache
             if entries[key] is None:
                 lost[run.id] += is_real
                 uncached += not is_real
-            elif known != reply:
+            elif not is_same_reply(known, reply):
                 raise CacheError(
                     f"Call {key[:12]}… had different replies in the runs {other.id} and {run.id}. Export "
                     f"them to two files."
@@ -183,6 +183,9 @@ def _is_kept(store: Store, key: str, kept: dict[str, list[Reply]]) -> bool:
         return True  # written by another program
     data = store.get(key) if key in kept else None
     try:
-        return data is not None and stored_in(key, data).reply in kept[key]
+        if data is None:
+            return False
+        stored = stored_in(key, data).reply
+        return any(is_same_reply(stored, reply) for reply in kept[key])
     except DamagedEntry:
         return False

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 from tot_lab._version import __version__
-from tot_lab.core.calls import Call, CallObserver, Reply
+from tot_lab.core.calls import Call, CallObserver, Reply, is_same_reply
 from tot_lab.core.files import data_folder
 from tot_lab.core.reading.values import common_length
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, Stored, packed, stored_in, unpacked
@@ -155,7 +155,8 @@ class Cache:
     def entry(self, key: str, replies: Sequence[Reply] = ()) -> Entry | None:
         """Return the newest entry under `key` whose reply is in `replies`, else the newest, or `None`."""
         found = [unpacked(key, data) for data in self._entries_under(key)]
-        return next((entry for entry in found if entry.reply in replies), found[0] if found else None)
+        same = (entry for entry in found if any(is_same_reply(entry.reply, reply) for reply in replies))
+        return next(same, found[0] if found else None)
 
     def put(self, key: str, data: bytes, *, replace: bool = False) -> Future[bool]:
         """Store the bytes of an entry in the newest store; see `Store.put`."""
@@ -279,6 +280,7 @@ class Cached:
         request: Returns the cache request of a call.
         mode: See `Mode`. `off` does without this layer.
         weights: Requests the weights that the server reports.
+        priced: Adds the cost to a reply that was stored before the price was known.
     """
 
     def __init__(
@@ -288,12 +290,14 @@ class Cached:
         request: Callable[[Call], Request],
         mode: Mode,
         weights: ServedWeights = UNASKED,
+        priced: Callable[[Reply], Reply] | None = None,
     ) -> None:
         self.inner = inner
         self.cache = cache
         self.request = request
         self.mode = mode
         self.weights = weights
+        self.priced = priced
         self._assumed: Weights = {}
         """If the server reports no weights: those of the first cached reply, so that others are
         not mixed in.
@@ -321,7 +325,8 @@ class Cached:
         if known is not None:
             observer.paid = 0.0
             observer.note("call.cached")
-            return [known.reply]
+            reply = known.reply
+            return [self.priced(reply) if self.priced is not None and reply.cost is None else reply]
         if self.mode == "replay":
             raise CacheMiss(await self.cache.explain_miss(call, request))
         replies: Sequence[Reply] = await self.inner.answer(calls, observer)

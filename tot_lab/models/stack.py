@@ -388,6 +388,10 @@ class Endpoint(Part):
         returned.
         """
 
+    def priced(self, reply: Reply) -> Reply:
+        """Return a stored reply of unknown cost with the cost of its tokens, if the price is set."""
+        return reply
+
     @abstractmethod
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Make one request for `calls`, and return a reply to each. Raises `Failure`."""

@@ -10,6 +10,7 @@ import os
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import cached_property
 from math import fsum, nan
 from pathlib import Path
@@ -74,7 +75,9 @@ def money(amount: float | None) -> str:
         return "unknown"
     if amount == 0:
         return "$0"
-    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.2g}" if amount < 0.01 else f"${amount:.4f}"
+    if amount < 0.01:
+        return f"${Decimal(f'{amount:.2g}'):f}"  # without an exponent
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:

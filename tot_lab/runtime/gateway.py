@@ -286,7 +286,8 @@ class Gateway:
         if self.is_cached(model):
             # Failures are not cached. A replay carries out a tool without effects again, and it fails again.
             again = self.mode == "replay" and _computes(model)
-            stack = Cached(stack, self.cache, request, "auto" if again else self.mode, weights)
+            priced = model.priced if isinstance(model, Endpoint) else None
+            stack = Cached(stack, self.cache, request, "auto" if again else self.mode, weights, priced)
         return stack
 
     def _end(self, model: Model | Tool) -> Costed | Carrying:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tot_lab.core.acts import acts_of
-from tot_lab.core.calls import Call, CallObserver
+from tot_lab.core.calls import Call, CallObserver, is_same_reply
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, needs_functions, part_of, stored_settings
 from tot_lab.core.protocol import Budget
@@ -71,7 +71,7 @@ async def replay(
                 place = ".".join(map(str, position))
                 reason = f"at position {place}: the call is not in the cache {cached.path}"
                 return Replay(False, len(run.events), reason)
-            if replies[position] not in known:
+            if not any(is_same_reply(replies[position], reply) for reply in known):
                 replies[position] = known[0]
     strategy, task = runnable(run.header, strategy or run.strategy, task or run.task)
     recorder = Recorder(header=run.header)

@@ -233,7 +233,8 @@ def tree_rows(
 
     If not all thoughts fit, those on the path to the answer are preferred, then those closest to the root.
     The path is drawn with bold lines. The last line states how many thoughts are not shown. Thoughts that a
-    person `changed` are marked.
+    person `changed` are marked. The question is shown only at the root: every attempt of self-consistency
+    repeats it.
     """
     if not tree.roots:
         return []
@@ -271,7 +272,7 @@ def tree_rows(
     while stack:
         node, lead, branch, after = stack.pop()
         mark = "[person] " if node.id in changed else ""
-        rows.append(f"{lead}{branch}{mark}{_tree_row(node, len(lead + branch + mark))}")
+        rows.append(f"{lead}{branch}{mark}{_tree_row(node, len(lead + branch + mark), tree.root.text)}")
         under = drawn.get(node.id, [])
         for place, child in reversed(list(enumerate(under))):
             last = place == len(under) - 1
@@ -381,7 +382,11 @@ def _format_tool_time(run: Run, carried_out: Sequence[CallRow]) -> str:
     return f", {sum(took):.2f} s in tools" if took and "times" not in run.header.unknown else ""
 
 
-def _tree_row(node: Node, used: int) -> str:
+_REPEATED = "(the question)"
+"""Text of a thought that repeats the question, in place of a longer one."""
+
+
+def _tree_row(node: Node, used: int, question: str) -> str:
     none = "?" if node.unreadable else "–"
     score = (
         ""
@@ -389,7 +394,9 @@ def _tree_row(node: Node, used: int) -> str:
         else f"{none if node.score is None else format_score(node.score):<5} "
     )
     state = "" if node.parent is None or node.state in ("proposed", "kept") else f"[{node.state}] "
-    return f"{score}{state}{short(node.text, max(92 - used - len(score + state), 20))}"
+    is_repeated = node.parent is not None and node.text == question and len(question) > len(_REPEATED)
+    text = _REPEATED if is_repeated else node.text
+    return f"{score}{state}{short(text, max(92 - used - len(score + state), 20))}"
 
 
 def _format_seconds(run: Run, unit: str = "") -> str:

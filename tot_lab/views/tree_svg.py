@@ -178,7 +178,7 @@ def save_figure(run: Run, path: str | os.PathLike[str], *, width: float = 3.5) -
     The figure has the question as its title, the verdict (such as `✓ correct`) with the answer, and a legend.
     It is light, and laid out for the width at which it is printed: no text is smaller than 7 points. If the
     thoughts are too many for labels, those on the path to the answer are numbered and listed below the tree.
-    An existing file is replaced atomically.
+    A duplicate has no label if its text stands at another thought. An existing file is replaced atomically.
 
     Args:
         run: The run.
@@ -377,7 +377,11 @@ def _text(text: str, x: float, y: float, style: str, bold: bool = False) -> str:
 def _tree(info: TreeInfo, frame: Frame, marks: Marks) -> Iterator[str]:
     """Draw lines, links, markers and labels."""
     labels, radius = frame.labels, frame.radius
-    texts = [label(text, labels) if labels else [] for text in info.texts]
+    originals = {text for text, what in zip(info.texts, info.shape, strict=True) if what != "duplicate"}
+    texts = [  # the text of a duplicate stands at the thought that it repeats
+        label(text, labels) if labels and not (what == "duplicate" and text in originals) else []
+        for text, what in zip(info.texts, info.shape, strict=True)
+    ]
     places = [frame.at(x, y) for x, y in zip(info.x.tolist(), info.depth.tolist(), strict=True)]
     joined = [(int(parent), child) for child, parent in enumerate(info.parents) if parent >= 0]
     # Edges start below the label of the parent, and bend below all labels of its level. An edge behind a

@@ -29,6 +29,7 @@ from tot_lab.models.chat.replies import (
     scrubbed_reply,
     shares_of,
     undercounted,
+    usd,
 )
 from tot_lab.models.connections import body_of, opened
 from tot_lab.models.providers import key_variables
@@ -99,7 +100,8 @@ class ChatEndpoint(Endpoint):
 
     price: _Pair | _Triple | None = None
     """USD per million tokens of (prompt, reply), for a model whose price is not known. A third number, at
-    most the first, is the price of prompt tokens that the server had cached.
+    most the first, is the price of prompt tokens that the server had cached. Replies that were cached before
+    the price was known get the cost of their tokens at this price.
     """
 
     _is_loaded: bool = PrivateAttr(default=False)
@@ -303,6 +305,15 @@ class ChatEndpoint(Endpoint):
     @abstractmethod
     def _usage_in(self, usage: dict[str, Any]) -> Any:
         """Return the JSON usage of a failed response in the form of `Answers.usage`, or `None`."""
+
+    def priced(self, reply: Reply) -> Reply:
+        """Return a stored reply of unknown cost with the cost of its tokens by `price`, as if none of its
+        prompt tokens had been cached.
+        """
+        prompt, output = reply.input_tokens, reply.output_tokens
+        if self.price is None or prompt is None or output is None:
+            return reply
+        return replace(reply, cost=round(usd(self.price, prompt, output), 12))
 
     @abstractmethod
     def _billed(self, usage: Any, cached: int | None) -> Billed:

@@ -14,6 +14,7 @@ from tot_lab.analysis.tables import table
 from tot_lab.record.losses import without_losses
 from tot_lab.views.figures.points import (
     MEASURES,
+    RINGS,
     Point,
     axis_title,
     column_title,
@@ -26,12 +27,15 @@ from tot_lab.views.figures.points import (
     hover_lines,
     interval_bars,
     is_rate,
+    marker,
     points,
+    rings,
     style_table_figure,
     tick_labels,
+    together,
 )
 from tot_lab.views.figures.scaling import MAX_METHODS, SYMBOLS
-from tot_lab.views.figures.theme import COLOURS, KINDS, legend_at, palette
+from tot_lab.views.figures.theme import COLOURS, KINDS, legend_at, palette, plain
 
 if TYPE_CHECKING:
     import pandas
@@ -102,8 +106,8 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
 
     A line joins the settings of the Pareto frontier, which no other setting dominates. Their markers are
     filled, those of the other settings open. The legend names up to 21 settings, those of the frontier first.
-    All settings have hover texts. To compare success at equal cost, see
-    `tl.stats.anytime_performance`.
+    Settings at one place are drawn as rings around each other. All settings have hover texts. To compare
+    success at equal cost, see `tl.stats.anytime_performance`.
 
     Args:
         df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
@@ -139,14 +143,18 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
         traces.append((name, [k], COLOURS[n % len(COLOURS)], symbol))
     if others:
         traces.append(("other settings", others, palette(dark).faint, "circle-open"))
+    same_place = together([_place(info, k, wide, span) for k in drawn])
+    larger = dict(zip(drawn, rings(same_place), strict=True))
+    also = {k: [info.names[drawn[n]] for n in found] for k, found in zip(drawn, same_place, strict=True)}
     for name, indices, shade, symbol in traces:
-        line = {"width": 2, "color": shade}
-        look = {"name": name, "marker": {"size": 10, "color": shade, "symbol": symbol, "line": line}}
-        hover = [_hover(info, k, cost, rate) for k in indices]
-        figure.add_scatter(**look, **_points(info, indices, shade), hovertext=hover)
+        look = {"name": name, "marker": marker(10, [larger[k] for k in indices], shade, symbol, 2)}
+        hover = [_hover(info, k, cost, rate, also[k]) for k in indices]
+        ring = max(larger[k] for k in indices)
+        figure.add_scatter(**look, **_points(info, indices, shade, ring), hovertext=hover)
     lines = [
         f"{format_run_count(frame)}  ·  {len(front):,} of {len(info.names):,} settings are not dominated",
         "mean and 95% interval of both; filled: not dominated",
+        RINGS if any(same_place) else "",
         f"unknown, not shown: {first_names(info.unknown)}" if info.unknown else "",
         f"{len(others):,} settings without a name of their own" if others else "",
         f"{hidden:,} dominated settings not shown" if hidden else "",
@@ -168,7 +176,13 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
     return figure
 
 
-def _points(info: FrontierInfo, indices: list[int], shade: str) -> dict[str, Any]:
+def _place(info: FrontierInfo, k: int, wide: bool, span: tuple[float, float]) -> tuple[float, float]:
+    """Return the position of a setting, as fractions of the width and height of the plot."""
+    cost = info.cost[k].value
+    return (math.log10(cost) if wide else cost) / (span[1] - span[0]), info.success[k].value
+
+
+def _points(info: FrontierInfo, indices: list[int], shade: str, ring: float) -> dict[str, Any]:
     """Return the positions, intervals and run ids of the given settings."""
     return {
         "x": [info.cost[k].value for k in indices],
@@ -177,8 +191,8 @@ def _points(info: FrontierInfo, indices: list[int], shade: str) -> dict[str, Any
         "cliponaxis": False,
         "customdata": [info.success[k].run_ids for k in indices],
         "hoverinfo": "text",
-        **interval_bars([info.success[k] for k in indices], shade),
-        **interval_bars([info.cost[k] for k in indices], shade, "x"),
+        **interval_bars([info.success[k] for k in indices], shade, ring=ring),
+        **interval_bars([info.cost[k] for k in indices], shade, "x", ring),
     }
 
 
@@ -205,10 +219,11 @@ def _add_tokens(df: Any) -> pandas.DataFrame:
     return frame.assign(tokens=frame["input_tokens"] + frame["output_tokens"])
 
 
-def _hover(info: FrontierInfo, k: int, cost: str, rate: bool) -> str:
+def _hover(info: FrontierInfo, k: int, cost: str, rate: bool, same_place: list[str]) -> str:
     lines = [
         f"<b>{format_value(info.names[k])}</b>",
         f"{format_value(cost)} per run {format_mean(info.cost[k], cost, rate)}",
         *hover_lines(info.success[k], "correct", True),
+        *([f"also here: {plain(first_names(same_place))}"] if same_place else []),
     ]
     return "<br>".join(lines)

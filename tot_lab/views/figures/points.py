@@ -444,11 +444,52 @@ def note_model(frame: pandas.DataFrame) -> str:
     return SIMULATED if simulated else str(frame.attrs.get("model_note", ""))
 
 
-def interval_bars(values: Sequence[Point], shade: str, along: str = "y") -> dict[str, Any]:
-    """Return Plotly error bars for the intervals of the points. Points without an interval have no bar."""
+def together(places: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Return for each point the indices of the others that it would hide, or that would hide it.
+
+    Args:
+        places: x and y of each point, as fractions of the width and height of the plot.
+    """
+    x, y = np.array(places, dtype=float).reshape(-1, 2).T
+    near = (abs(x[:, None] - x) < 0.006) & (abs(y[:, None] - y) < 0.015)
+    return [[int(other) for other in np.flatnonzero(row) if other != k] for k, row in enumerate(near)]
+
+
+def rings(others: Sequence[Sequence[int]]) -> list[float]:
+    """Return by how many pixels the marker of each point is larger than that of a point alone, so that points
+    at one place are rings around each other. `others` is from `together`. The first point has the largest.
+    """
+    later = [sum(other > k for other in found) for k, found in enumerate(others)]
+    step = min(6.0, 36.0 / max(1, *later)) if later else 0.0
+    return [step * count for count in later]
+
+
+def marker(size: float, larger: Sequence[float], colour: str, symbol: str, outline: float) -> dict[str, Any]:
+    """Return Plotly markers of `size` pixels, each larger by a value of `rings`."""
+    # Markers of several sizes are translucent bubbles with white outlines by default.
+    return {
+        "size": [size + ring for ring in larger],
+        "color": colour,
+        "symbol": symbol,
+        "opacity": 1,
+        "line": {"width": outline, "color": colour},
+    }
+
+
+RINGS = "rings around a point: more points at the same place"
+"""Line of the heading if any point has a ring."""
+
+
+def interval_bars(values: Sequence[Point], shade: str, along: str = "y", ring: float = 0.0) -> dict[str, Any]:
+    """Return Plotly error bars for the intervals of the points. Points without an interval have no bar.
+
+    `ring` is that of `rings`: the bars are wider and thicker, so that they show below others.
+    """
     above = [None if math.isnan(p.high) else p.high - p.value for p in values]
     below = [None if math.isnan(p.low) else p.value - p.low for p in values]
-    return {f"error_{along}": error_bars(above, below, shade)}
+    bars = error_bars(above, below, shade)
+    bars |= {"width": bars["width"] + ring / 2, "thickness": bars["thickness"] + ring / 8}
+    return {f"error_{along}": bars}
 
 
 def style_table_figure(

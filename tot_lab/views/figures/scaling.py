@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import nan
+from math import log, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.statistics import ANSWER_STATES
 from tot_lab.analysis.tables import is_sweep, placed, table
 from tot_lab.views.figures.points import (
+    RINGS,
     Point,
     axis_title,
     format_mean,
@@ -18,9 +19,12 @@ from tot_lab.views.figures.points import (
     held_constant,
     hover_lines,
     interval_bars,
+    marker,
     note_model,
     points,
+    rings,
     style_table_figure,
+    together,
 )
 from tot_lab.views.figures.theme import COLOURS, legend_at, style_figure
 
@@ -31,9 +35,6 @@ if TYPE_CHECKING:
 SYMBOLS = ("circle", "diamond", "square")
 MAX_METHODS = len(COLOURS) * len(SYMBOLS)
 """Maximum number of methods. Further methods are left out."""
-
-APART = 0.03
-"""Maximum shift of the points of a method along the cost axis, as a fraction of their cost."""
 
 _SETTING = re.compile(r" [\w.]+=(?:(?! [\w.]+=).)*")
 
@@ -107,8 +108,7 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
             `answer_output_tokens` and `propose_output_tokens` are generated, and `evaluate_input_tokens` are
             read by a judge or reward model. For estimates, the default `k`, the number of samples, or
             `output_tokens`. The axis is logarithmic, so settings of unknown or zero cost are left out.
-            Points are shifted by at most 3% along the axis, so that methods of equal cost do not hide each
-            other. The hover text shows the exact cost.
+            Points at one place are drawn as rings around each other.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
@@ -121,32 +121,34 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
     cost = cost or ("k" if is_estimated else "calls")
     figure = go.Figure()
     shown = methods[:MAX_METHODS]
+    sizes = _rings(shown)
     for k, method in enumerate(shown):
         colour, symbol = COLOURS[k % len(COLOURS)], SYMBOLS[k // len(COLOURS)]
-        shift = 1 + APART * (2 * k / (len(shown) - 1) - 1 if len(shown) > 1 else 0)
-        dashed = {"color": colour, "width": 1.5, "dash": "dash"}
-        for name, rates, line, shape in (
-            (method.name, method.success, {"color": colour, "width": 2}, symbol),
-            (f"{method.name}, oracle", method.oracle, dashed, f"{symbol}-open"),
+        for name, rates, width, dash, shape in (
+            (method.name, method.success, 2.0, None, symbol),
+            (f"{method.name}, oracle", method.oracle, 1.5, "dash", f"{symbol}-open"),
         ):
+            is_success = rates is method.success
+            larger = [sizes[k, is_success, n] for n in range(len(rates))]
+            bars = interval_bars(rates, colour, ring=max(larger, default=0)) if is_success else {}
             figure.add_scatter(
-                x=[point.value * shift for point in method.cost[: len(rates)]],
+                x=[point.value for point in method.cost[: len(rates)]],
                 y=[point.value for point in rates],
                 name=format_value(name),
                 legendgroup=str(k),
-                showlegend=rates is method.success,
+                showlegend=is_success,
                 mode="lines+markers",
-                line=line,
-                marker={"size": 8, "color": colour, "symbol": shape},
+                line={"color": colour, "width": width + min(larger, default=0) / 4, "dash": dash},
+                marker=marker(8, larger, colour, shape, 1),
                 customdata=[point.run_ids for point in rates],
                 hoverinfo="text",
                 hovertext=[
                     _hover_estimate(method, n, cost) if is_estimated else _hover(method, n, cost, rates)
                     for n in range(len(rates))
                 ],
-                **(interval_bars(rates, colour) if rates is method.success else {}),
+                **bars,
             )
-    _style(figure, frame, methods, cost, dark)
+    _style(figure, frame, methods, cost, dark, RINGS if any(sizes.values()) else "")
     unit, lowest = ("$", -6) if cost == "cost" else ("", -3 if cost.startswith("seconds") else 0)
     ticks = [factor * 10.0**power for power in range(lowest, 25) for factor in (1, 2, 3, 5, 7)]
     if cost == "k":
@@ -162,8 +164,33 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
     return figure
 
 
+def _rings(methods: list[Method]) -> dict[tuple[int, bool, int], float]:
+    """Return the value of `rings` for each point: by number of the method, whether it is its success rate and
+    not its oracle, and number of the scale. The points of oracles, which are open, are the outer rings.
+    """
+    costs = [log(point.value) for method in methods for point in method.cost]
+    span = max(costs, default=0.0) - min(costs, default=0.0) or 1.0
+    places = {
+        (k, is_success, n): (log(method.cost[n].value) / span, rate.value)
+        for is_success in (False, True)
+        for k, method in enumerate(methods)
+        for n, rate in enumerate(method.success if is_success else method.oracle)
+    }
+    keys = [*places]
+    others = [
+        [other for other in found if keys[other][:2] != key[:2]]  # a line does not hide itself
+        for key, found in zip(keys, together([*places.values()]), strict=True)
+    ]
+    return dict(zip(keys, rings(others), strict=True))
+
+
 def _style(
-    figure: go.Figure, frame: pandas.DataFrame, methods: list[Method], cost: str, dark: bool | None
+    figure: go.Figure,
+    frame: pandas.DataFrame,
+    methods: list[Method],
+    cost: str,
+    dark: bool | None,
+    rings_line: str,
 ) -> None:
     """Set the heading and the layout."""
     left_out = len(methods) - MAX_METHODS
@@ -178,6 +205,7 @@ def _style(
         failed = int(frame.drop_duplicates(["setting", "estimate"])["errors"].max())
         lines = [
             "from fewer of the recorded samples  ·  mean over tasks and 95% interval",
+            rings_line,
             hidden,
             f"{failed:,} samples of a setting failed and are left out" if failed else "",
         ]
@@ -187,6 +215,7 @@ def _style(
         lines = [
             f"{format_run_count(frame)}  ·  mean and 95% interval",
             _explain_oracle(methods[:MAX_METHODS]),
+            rings_line,
             hidden,
             f"{unpriced:,} settings of no or unknown {format_value(cost)} not shown" if unpriced else "",
             held_constant(frame, [cost]),
