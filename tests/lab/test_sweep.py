@@ -827,7 +827,7 @@ def test_a_sweep_whose_stderr_is_a_pipe_prints_lines(tmp_path):
     """Nothing here depends on how fast it is: no run can finish before lines without one were read."""
     gate = tmp_path / "gate"
     line = re.compile(
-        r"sweep ducks: (\d+) of 20 runs \((\d+)%\) · elapsed \d+:\d\d · left (unknown|\d+:\d\d) · paid \$0\n"
+        r"ducks: (\d+) of 20 runs \((\d+)%\) · elapsed \d+:\d\d · left (unknown|\d+:\d\d) · paid \$0\n"
     )
     command = [sys.executable, "-c", IN_A_PIPE, str(gate)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",

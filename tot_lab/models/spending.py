@@ -134,8 +134,9 @@ class Spending:
             while sent and hold is None:
                 price = self.endpoint.need(calls[:sent]).usd
                 if price is None:
+                    observer.note("call.not_sent")
                     why = f"the price of {self.endpoint.name} is unknown, so spend= cannot be enforced"
-                    return [Reply(error=f"{why}. Set price= of the model.") for _ in calls]
+                    return [Reply(error=f"{why}. Set price= of the model.", sent=False) for _ in calls]
                 most = price
                 hold = await limiter.reserve(most, observer)
                 sent -= hold is None
