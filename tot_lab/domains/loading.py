@@ -47,8 +47,9 @@ def tasks(
             format of an installed package. `None` makes `general` tasks of the fields that the other
             arguments name.
         question: Field with the question.
-        answer: Field with the reference answer. `None` means that the rows have no answers. A row whose field
-            is empty, null or NaN has no answer and is not graded, with a warning.
+        answer: Field with the reference answer. `None` means that the rows have no answers, with a warning if
+            they have a field `answer`. A row whose field is empty, null or NaN has no answer and is not
+            graded, with a warning.
         grade: How answers are compared with the reference (see `General.grading`). It requires `answer`.
         id: Field with the task's id. `None` numbers the rows from 1.
         seed: For `gym:FAMILY`: the same seed generates the same tasks, 0 by default. Many families use
@@ -108,6 +109,9 @@ def tasks(
             made.append(task if task.id else task.model_copy(update={"id": str(number)}))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
+        if format is None and answer is None and "answer" in row.keys() - {question, id}:
+            unused = "'answer' is not used, so the task is not graded. Pass answer='answer' and grade=."
+            doubtful.setdefault(unused, []).append(where)
         if answer is not None and task.reference is None:
             doubtful.setdefault(f"{answer!r} is empty, so the task is not graded.", []).append(where)
         if grade in ("exact", "math") and _GSM8K.search(str(task.reference)):

@@ -105,10 +105,8 @@ class SweepEstimate(NamedTuple):
         known.
         """
         if self.unpriced:
-            yield (
-                f"no call to {', '.join(self.unpriced)} will be sent: spend= needs a price. Set price= of the "
-                f"model"
-            )
+            names = ", ".join(self.unpriced)
+            yield f"no call to {names} will be sent: spend= needs a price. Set price= of the model"
         if self.unbounded:
             or_pilot = "" if self.sample else ", or pilot=2 for an expectation"
             yield (
