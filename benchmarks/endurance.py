@@ -49,7 +49,7 @@ class Asks(tl.Prompting):
 
     kind: ClassVar[str] = "asks"
 
-    def think(self, task: tl.Task, at: str = "0") -> tl.Thinking[tl.Answer]:
+    def think(self, task: tl.Task, at: str = "0") -> tl.Procedure[tl.Answer]:
         yield tl.Thought(at, None, task.question)
         first = int(task.question)
         asking = [tl.ask(self.call(at, "answer", f"{PROMPT} #{first + k}.", k)) for k in range(CALLS)]

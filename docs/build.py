@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import tot_lab as tl
-from tot_lab.analysis.methods import DeepThoughtMethods
+from tot_lab.analysis.deep_thought_methods import DeepThoughtMethods
 from tot_lab.core.attach import Attached
-from tot_lab.lab.sweeps.methods import SweepMethods
-from tot_lab.record.methods import RunMethods
+from tot_lab.lab.sweeps.sweep_methods import SweepMethods
+from tot_lab.record.run_methods import RunMethods
 
 NAMES: Any = tl  # whose stub does not declare the lists of names
 ROOT = Path(__file__).parent.parent

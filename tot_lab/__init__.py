@@ -72,7 +72,7 @@ _NAMES = places(
         "tot_lab.core.records": "Note Thought",
         "tot_lab.core.strategy": "Prompting Strategy",
         "tot_lab.core.task": "Answer Domain Task",
-        "tot_lab.core.thinking": "Budget Thinking ask emit gather resample with_budget with_timeout",
+        "tot_lab.core.protocol": "Budget Procedure ask emit gather resample with_budget with_timeout",
         "tot_lab.core.tool": "Tool tool",
         "tot_lab.core.tree": "Node Tree",
         "tot_lab.domains": "game24 game24_tasks general open_ended tasks",
@@ -143,7 +143,7 @@ _NAMESPACES = (
         "Search algorithms: they select which thoughts are expanded next.",
         {
             "tot_lab.strategies.search": "FunctionSearch Search SearchState",
-            "tot_lab.core.thinking": "BudgetLeft",
+            "tot_lab.core.protocol": "BudgetLeft",
         },
         group="searches",
     ),

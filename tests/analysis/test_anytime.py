@@ -297,7 +297,7 @@ def test_where_nobody_counts_tokens_are_estimated_as_a_budget_does():
     whole = run(tl.SelfConsistency(attempts=3))
     shown = points(whole, [1, 10_000], unit="tokens")
     assert shown["calls"].tolist() == [0, 3]
-    with pytest.raises(ValueError, match="price of some calls is not known"):
+    with pytest.raises(ValueError, match="cost of some calls is unknown"):
         points(whole, unit="cost")
 
 
@@ -373,7 +373,7 @@ def test_a_run_that_could_not_begin_is_an_error_at_every_amount():
         def run(self, run_id):
             raise LookupError(run_id)
 
-    with pytest.raises(ValueError, match="does not say how many tokens"):
+    with pytest.raises(ValueError, match="The tokens that the runs used are unknown"):
         points(Sweep(), unit="tokens")
     shown = points(Sweep(), [1, 2])
     assert shown["error"].tolist() == ["TypeError: no"] * 2
@@ -416,7 +416,9 @@ def test_functions_of_ones_own_are_needed_again(tmp_path):
 def test_a_search_of_ones_own_has_no_points():
     with tl.Recorder("mine") as recorder:
         recorder.thought("the problem")
-    with pytest.raises(LookupError, match=r"\(mine\) has no points: its record was not made by a strategy"):
+    with pytest.raises(
+        LookupError, match=r"\(mine\) cannot be run with a smaller budget: its record was not"
+    ):
         points(recorder.run)
 
 
@@ -456,7 +458,7 @@ def test_bad_amounts_and_runs_are_refused_by_name():
     for bad in (-1, 1.5, float("nan"), "5"):
         with pytest.raises(ValueError, match="whole number of calls"):
             points(whole, [bad])
-    with pytest.raises(TypeError, match=r"at must be a list of amounts, such as \[5\]"):
+    with pytest.raises(TypeError, match=r"at must be a list of amounts, .*: got 5"):
         points(whole, 5)
     with pytest.raises(ValueError, match="at must not be empty"):
         points(whole, [])
@@ -516,10 +518,10 @@ def test_what_has_no_cost_or_no_grade_is_on_no_frontier():
     df.loc[df["setting"] == "c", "calls"] = pandas.NA
     assert tl.stats.pareto_frontier(df)["frontier"].tolist() == [True, False, False]
     with pytest.raises(
-        ValueError, match=r"both a grade and a known 'calls': 10 of its 10 rows have a grade, and 0"
+        ValueError, match=r"both a grade and a known 'calls': of 10 rows, 10 have a grade and 0"
     ):
         tl.stats.pareto_frontier(df[df["setting"] == "c"])
-    with pytest.raises(ValueError, match="unit='task' has no numbers"):
+    with pytest.raises(ValueError, match="unit must be a numeric column of the table: got 'task'"):
         tl.stats.pareto_frontier(df, unit="task")
     with pytest.raises(ValueError, match="no column 'cost'"):
         tl.stats.pareto_frontier(df, unit="cost")

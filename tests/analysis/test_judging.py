@@ -693,4 +693,5 @@ def test_an_error_of_a_domain_names_the_thought():
     made = run(tl.TreeOfThoughts(), game.model_copy(update={"domain": Strict()}))
     with pytest.raises(ValueError, match="no such state") as failed:
         tl.stats.judge_evaluator(made)
-    assert failed.value.__notes__ == [f"asked about thought 0 of run {made.id}: a domain is given any text"]
+    (note,) = failed.value.__notes__
+    assert note == f"The domain raised this for thought 0 of run {made.id}. It must accept any text."

@@ -177,7 +177,7 @@ def test_a_wrong_baseline_is_said(tmp_path):
         sweep.save(tmp_path / "a.tex", against="x")
     with pytest.raises(ValueError, match=r"a\.csv: against= applies to \.tex only"):
         sweep.save(tmp_path / "a.csv", against="all")
-    with pytest.raises(ValueError, match="nothing to compare it with"):
+    with pytest.raises(ValueError, match="at least two values of 'setting'"):
         swept({"one": Says()}, TASKS[:2]).save(tmp_path / "a.tex", against="one")
     assert not list(tmp_path.iterdir())
 

@@ -274,8 +274,8 @@ def test_files_below_the_folder_are_told(tmp_path):
     (here / "n[1].md").write_text("three")
     assert read_files(["n[1].md"]) == "--- n[1].md ---\nthree"
     for pattern, says in [
-        ("../outside.md", "files must lie below"),
-        (str(tmp_path / "outside.md"), "files must lie below"),
+        ("../outside.md", "a pattern must be a relative path"),
+        (str(tmp_path / "outside.md"), "a pattern must be a relative path"),
         ("link.md", "link.md"),
         ("picture.png", "binary file"),
         ("none.*", "none.*: no file matches"),

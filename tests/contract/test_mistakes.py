@@ -279,7 +279,7 @@ def test_attributes_that_are_almost_right():
         tl.OneAnswer().runs  # noqa: B018
     with pytest.raises(TypeError, match=r"got Run\. Pass \[run\] for one run"):
         tl.stats.success_rates(run)
-    with pytest.raises(ValueError, match=r"got 0\.1\. Ids are texts, such as '0\.1'"):
+    with pytest.raises(ValueError, match=r"got 0\.1\. Ids are strings, such as '0\.1'"):
         wait(lab.branch(run, 0.1, score=1.0))
 
 

@@ -18,8 +18,8 @@ import tot_lab as tl
 from tot_lab.core.attach import Attached
 from tot_lab.core.parameters import field_docs
 from tot_lab.core.registry import built_in
-from tot_lab.lab.sweeps.methods import SweepMethods
-from tot_lab.record.methods import RunMethods
+from tot_lab.lab.sweeps.sweep_methods import SweepMethods
+from tot_lab.record.run_methods import RunMethods
 
 PACKAGE = ROOT / "tot_lab"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if not {"examples", "node_modules"} & {*path.parts})

@@ -183,7 +183,7 @@ def test_a_lab_carries_them_out() -> None:
     class Looking(tl.Strategy):
         """Opens a document."""
 
-        def think(self, task: tl.Task, at: str = "0") -> tl.Thinking[tl.Answer]:
+        def think(self, task: tl.Task, at: str = "0") -> tl.Procedure[tl.Answer]:
             yield tl.Thought(at, None, task.question)
             found = yield from tl.ask(tool_call(at, "search", {"query": "Kelby"}))
             read = yield from tl.ask(

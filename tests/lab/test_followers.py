@@ -82,5 +82,7 @@ def test_a_trace_is_part_of_no_record_and_of_no_replay(tmp_path):
 
 @pytest.mark.parametrize("trace", ["http://localhost:6006", 3, object(), print])
 def test_what_does_not_follow_is_no_trace(trace):
-    with pytest.raises(TypeError, match=r"trace must be tl\.OpenTelemetry\(url\) or another follower: got "):
+    with pytest.raises(
+        TypeError, match=r"trace must be tl\.OpenTelemetry\(url\) or an object with `following`: got "
+    ):
         tl.Lab("sim/game24", trace=trace)

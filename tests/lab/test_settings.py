@@ -604,7 +604,7 @@ def test_a_strangers_project_names_no_tool_with_effects(tmp_path, project, own, 
 
 def test_a_strangers_project_allows_nothing(project):
     project('model = "sim/general"\ntools = ["calculator"]\nallow = ["process"]\n')
-    with pytest.raises(tl.errors.SettingsError, match="may not allow what tools do"):
+    with pytest.raises(tl.errors.SettingsError, match="may not allow effects of tools"):
         tl.Settings.read()
 
 

@@ -430,7 +430,7 @@ def test_an_estimate_stops_at_no_damage_and_no_bug(tmp_path):
     assert (spoilt_only[:2], spoilt_only.calls.bound) == ((2, 2), 0)
     endless = wait(lab.estimate_sweep(Uncountable(), TASKS))
     assert (endless[:2], endless.calls.bound) == ((2, 0), None)
-    assert "no bound on the calls of Uncountable: without a limit" in str(endless)
+    assert "no bound on the calls of Uncountable: max_calls is None" in str(endless)
     assert wait(lab.estimate_sweep(Uncountable(), TASKS, budget=tl.Budget(calls=3))).calls.bound == 6
 
 
@@ -527,7 +527,7 @@ def test_runs_from_before_are_read_before_any_new_one_is_made(tmp_path):
     lab = tl.Lab(model, runs=tmp_path)
     sweep = swept(lab, {"costly": tl.SelfConsistency(attempts=3), "known": tl.OneAnswer()}, TASKS, at_once=1)
     assert found[0] == len(TASKS)  # although the setting with the most calls goes first
-    assert f"{len(TASKS)} of them found on the disk" in repr(sweep)
+    assert f"{len(TASKS)} of them loaded from an earlier sweep" in repr(sweep)
     assert f"and {len(TASKS)} new" in repr(sweep)
 
 

@@ -13,7 +13,7 @@ from support.sweeping import OverHttp, Server
 from support.virtual_time import run_virtually
 
 import tot_lab as tl
-from tot_lab.core.thinking import Effect, carry_out, gather
+from tot_lab.core.protocol import Effect, carry_out, gather
 from tot_lab.core.tools import function_call
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), search=tl.BeamSearch(width=2), stop=tl.Stop(depth=3))

@@ -38,7 +38,7 @@ class Own(ScriptedEndpoint):
     async def problem(self) -> str | None:
         return "The key has expired. Renew it" if self.hosted else None
 
-    def cached_beginning(self, call: Any) -> str | None:
+    def cached_prefix(self, call: Any) -> str | None:
         text = call.messages[-1].content
         return text.partition("\n")[0]
 

@@ -717,7 +717,7 @@ def test_calls_that_are_cancelled_before_their_request_has_begun_leave_no_warnin
         stack = batched(end, end)
         waiting = [asyncio.ensure_future(stack.answer([asked(draw)], CallObserver())) for draw in range(2)]
         await asyncio.sleep(0)
-        ((place, group),) = stack.gathering.items()
+        ((place, group),) = stack.open_batches.items()
         for one in waiting:
             one.cancel()
         stack._send(place, group)  # the timer ends in the same iteration of the loop

@@ -322,7 +322,7 @@ def test_flops_are_an_axis_of_anytime_performance_and_of_matched_cost():
         assert points["at"].iloc[-1] >= total
         assert points["calls"].iloc[-1] == run.usage.calls
         assert tl.stats.at_matched_cost([run], total, unit=unit)["tasks"].tolist() in ([0], [1])
-    with pytest.raises(ValueError, match=r"FLOPs of some calls are not known: .*params"):
+    with pytest.raises(ValueError, match=r"FLOPs of some calls are unknown: .*params"):
         tl.stats.anytime_performance(wait(lab(None).run(TREE, TASK)), unit="flops")
 
 

@@ -11,8 +11,8 @@ from support.endpoint import scripted
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply, refused
+from tot_lab.core.protocol import map_steps
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
-from tot_lab.core.thinking import map_steps
 from tot_lab.strategies.continued import Continued
 
 SEARCH = tl.TreeOfThoughts(propose=tl.Sample(count=2), stop=tl.Stop(depth=3, solved=None))

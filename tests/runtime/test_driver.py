@@ -19,8 +19,8 @@ from support.virtual_time import run_virtually
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.protocol import BudgetLeft, with_timeout
 from tot_lab.core.records import Note, Scored, Thought, parent_of
-from tot_lab.core.thinking import BudgetLeft, with_timeout
 from tot_lab.core.tree import Tree
 from tot_lab.models import limits
 from tot_lab.record.search_notes import SearchNotes
@@ -55,7 +55,7 @@ def asking(at="0", draw=0, prompt="p"):
 
 
 class Saying(tl.Strategy):
-    """Yields what a function `at -> Thinking` does: a strategy for one test."""
+    """Yields what a function `at -> Procedure` does: a strategy for one test."""
 
     kind = "test_driver.saying"
 
@@ -405,8 +405,12 @@ def test_an_exception_ends_the_run_and_is_raised(rounds):
 @pytest.mark.parametrize(
     ("say", "error", "told"),
     [
-        (lambda at: iter([asking()]), TypeError, "got generator. A generator needs `yield from`"),
-        (lambda at: iter([tl.gather([])]), TypeError, "got generator. A generator needs `yield from`"),
+        (lambda at: iter([asking()]), TypeError, "got generator. Run another generator with `yield from`"),
+        (
+            lambda at: iter([tl.gather([])]),
+            TypeError,
+            "got generator. Run another generator with `yield from`",
+        ),
         (lambda at: iter([None]), TypeError, "may yield calls and events: got NoneType"),
         (lambda at: iter(["text"]), TypeError, "may yield calls and events: got str"),
         (lambda at: iter([Reply("x")]), TypeError, "may yield calls and events: got Reply"),

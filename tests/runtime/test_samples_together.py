@@ -11,8 +11,8 @@ from support.endpoint import scripted
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Halt, Message, Reply
+from tot_lab.core.protocol import with_timeout
 from tot_lab.core.records import Note
-from tot_lab.core.thinking import with_timeout
 from tot_lab.models.flight import Flight
 from tot_lab.runtime.pending import PendingCall
 from tot_lab.runtime.stepper import Branch

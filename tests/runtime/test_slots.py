@@ -11,7 +11,7 @@ from support import TASK, Scripted, wait
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message
-from tot_lab.core.thinking import Slots, with_timeout
+from tot_lab.core.protocol import Slots, with_timeout
 from tot_lab.runtime.slots import SlotPool, pool_of
 
 

@@ -8,8 +8,8 @@ from support import TASK
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.protocol import Acts, BudgetLeft, RandomNumbers
 from tot_lab.core.records import Note, Thought
-from tot_lab.core.thinking import Acts, BudgetLeft, RandomNumbers
 from tot_lab.core.tree import Tree
 from tot_lab.runtime.budget import Scope
 from tot_lab.runtime.stepper import LONG, Stepper, default_answer

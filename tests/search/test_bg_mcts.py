@@ -10,8 +10,8 @@ from support.by_hand import drive
 from support.steering import check_graft, check_prune, check_rescore
 
 import tot_lab as tl
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Note
-from tot_lab.core.thinking import Budget
 from tot_lab.strategies.search.bg_mcts import share_left
 
 

@@ -35,7 +35,7 @@ from support.step_searches import ItsHubBeam, ItsHubParticles, PublishedBeam, Pu
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Reply
-from tot_lab.core.thinking import RandomNumbers
+from tot_lab.core.protocol import RandomNumbers
 from tot_lab.models.openai_compatible import VLLM
 from tot_lab.runtime.stepper import default_answer
 

@@ -104,8 +104,11 @@ def test_the_instructions_of_the_generator_are_shown_only_on_request(settings, s
 
 
 def test_a_prompt_without_the_problem_is_an_error():
-    with pytest.raises(ValueError, match=r"prompt must contain \{problem\}: got 'Judge.'. Set system to"):
-        tl.evaluators.RewardModel(prompt="Judge.")
+    for prompt in ("Judge.", "Judge {steps}"):
+        with pytest.raises(
+            ValueError, match=rf"prompt must contain \{{problem\}}: got '{prompt}'\. .* `system`"
+        ):
+            tl.evaluators.RewardModel(prompt=prompt)
 
 
 SOLUTION = "Step 1: A spider has eight legs.\n\nThree have 24.\nStep 2: A duck has two.\n\n \nAnswer: 26"

@@ -593,9 +593,9 @@ def test_the_best_is_found_on_other_tasks_than_it_is_measured_on():
 @pytest.mark.parametrize(
     ("rows", "options", "said"),
     [
-        (table(), {}, "router must name one of the settings; of tl.Adaptive are none"),
+        (table(), {}, "or router= must name one: got none"),
         (table(), {"router": "no such"}, "no setting 'no such'"),
-        (adaptive(table(1)[:2], lambda d, k: "tree"), {}, "fewer than two graded tasks"),
+        (adaptive(table(1)[:2], lambda d, k: "tree"), {}, "must have at least two graded tasks"),
         (adaptive(table(), lambda d, k: "tree"), {"by": "colour"}, "no column 'colour'"),
         (adaptive(table(), lambda d, k: "tree"), {"by": "kind"}, "needs the sweep itself"),
     ],

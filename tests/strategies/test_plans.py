@@ -473,7 +473,7 @@ def test_r9_a_plan_whose_run_file_is_gone_is_a_clear_error(tmp_path):
     assert plan.journal in str(gone.value)
     assert "there is no such file" in str(gone.value)
     in_memory = wait(tl.Lab(model, runs=None, tools=[note]).run(tl.PlanExecute(), TASK)).plans[0]
-    with pytest.raises(ValueError, match="A run with runs=None has none"):
+    with pytest.raises(ValueError, match="A run of a lab with runs=None has no journal"):
         wait(lab.resume(in_memory.journal))
 
 

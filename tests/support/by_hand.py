@@ -5,8 +5,8 @@ from random import Random
 import tot_lab as tl
 from support import TASK
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.protocol import BudgetLeft, RandomNumbers
 from tot_lab.core.records import EVENTS, Scored, Thought
-from tot_lab.core.thinking import BudgetLeft, RandomNumbers
 from tot_lab.strategies.search.searches import Pick, SearchState
 
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import tot_lab as tl
 from support import TASK
+from tot_lab.core.protocol import RandomNumbers
 from tot_lab.core.records import Decided, Scored, Thought
-from tot_lab.core.thinking import RandomNumbers
 from tot_lab.strategies.search.searches import SearchState
 
 

@@ -648,7 +648,7 @@ def test_no_text_is_markup_and_a_simulated_model_is_said(plot, options):
 def test_a_table_that_is_none_is_an_error(plot, options):
     with pytest.raises(TypeError, match="several runs: got int"):
         plot(3, **options)
-    with pytest.raises(ValueError, match=r"the table has no column '\w+'"):
+    with pytest.raises(ValueError, match=r"The table has no column '\w+'"):
         plot(CROSSED[["run_id", "strategy"]], **options)
 
 
@@ -737,10 +737,13 @@ def test_a_column_of_words_is_no_figure(plot):
     options = {"y": "generate"} if plot is plot_sweep else {"x": "setting", "y": "task", "z": "generate"}
     with pytest.raises(ValueError, match="must contain numbers or booleans"):
         plot(CROSSED, **options)
-    for name, words in (("calls", "'calls': got values of type"), ("correct", "must hold true, false")):
+    for name, words in (
+        ("calls", "'calls': got values of type"),
+        ("correct", "must contain only True, False"),
+    ):
         with pytest.raises(ValueError, match=words):
             plot_pareto(CROSSED.assign(**{name: "many"}))
-    with pytest.raises(ValueError, match="must hold true, false or nothing"):
+    with pytest.raises(ValueError, match="must contain only True, False and NA"):
         plot_importance(CROSSED.assign(correct="yes"))
     with pytest.raises(ValueError, match="must be different columns"):
         plot_heatmap(CROSSED, "task", "task")

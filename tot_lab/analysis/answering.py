@@ -1,4 +1,4 @@
-"""The answer that another rule would have chosen in a recorded tree, without a call."""
+"""The answer that another answer rule would have chosen in a recorded tree. No model is called."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tot_lab.strategies.search.answers import candidates
 def with_answer(run: Run, rule: AnswerRule) -> Run:
     """Return the run with the answer that `rule` chooses, such as `tl.answers.MajorityVote()`.
 
-    The new run has the records of `run` up to its end. `run` may be an imported one. The rule sees all
-    thoughts that neither failed nor repeat another one or, in a search on text, the ends of its finished
-    paths.
+    The new run has the records of `run` without its answer and its end. `run` may be an imported run. The
+    rule sees all thoughts that neither failed nor are duplicates. In a search on text with finished paths, it
+    sees only the ends of these paths.
 
     Raises:
         LookupError: For a run without a task, or whose task needs a function that files do not contain.
@@ -28,7 +28,9 @@ def with_answer(run: Run, rule: AnswerRule) -> Run:
         raise TypeError(f"rule must be an answer rule such as tl.answers.BestLeaf(): got {rule!r}.")
     task = run.task
     if task is None or needs_functions(task.domain):
-        raise LookupError(f"run {run.id} has no task of tot_lab with all of its functions")
+        raise LookupError(
+            f"Run {run.id} has no task of tot_lab, or its task needs functions that files do not hold."
+        )
     tree = run.tree
     sound = [node for node in list(tree)[1:] if node.state not in ("failed", "duplicate")]
     ends = [e.id for e in run.events if isinstance(e, Decided) and e.what == "complete"]

@@ -46,10 +46,10 @@ class Blamed(NamedTuple):
 
 
 def labels_of(run: Run) -> dict[str, bool]:
-    """Return whether a correct answer can still be reached from each thought, as far as that is known.
+    """Return, by thought id, whether a correct answer can still be reached from the thought.
 
-    Returns:
-        A dictionary with the thought ids as keys. It is empty if the run has not ended, or is not graded yet.
+    Thoughts for which this is unknown are left out. The dict is empty if the run has not ended, or waits for
+    grading.
     """
     facts = Labels(run, asking=can_be_asked(run))
     if not facts.asking or run.stop_reason is None:
@@ -120,7 +120,9 @@ class Labels(Known):
         return self._lost_below([node for node in alive if node.depth == deepest])
 
     def _lost_below(self, ends: list[Node]) -> Blamed:
-        """Return the blame, by what the search made of `ends`, the deepest good thoughts that it kept."""
+        """Return the blame that follows from the children of `ends`, the deepest good thoughts that were
+        kept.
+        """
         tree = self.run.tree
         seen = {node.id for node in ends}
         children: list[Node] = []
@@ -128,7 +130,7 @@ class Labels(Known):
             for child in (tree[id] for id in end.children):
                 twin = tree[child.merged] if child.state == "merged" and child.merged else child
                 if twin is not child and self.good(twin.id) and twin.state != "pruned":
-                    if twin.id not in seen:  # the state was expanded at this thought instead
+                    if twin.id not in seen:  # the merged state was expanded at this thought
                         seen.add(twin.id)
                         ends.append(twin)
                 elif twin.state != "duplicate":

@@ -1,4 +1,6 @@
-"""What a person changed in a run: in a branch (`lab.branch`), or while it was under way (`stream.steer`)."""
+"""The changes of a person in a run: in a branch (`lab.branch`), or while the run was live
+(`stream.steer`).
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ class PersonChange(NamedTuple):
 
 
 def changes_of(run: Run) -> list[PersonChange]:
-    """Return the changes of a person, in the order of the record. Edits of thoughts that the branch did not
-    reach are omitted."""
+    """Return the changes of a person, in the order of the record. Edits of thoughts that a branch never
+    recorded are left out."""
     try:
         return [*_edited(run), *_acted(run)]
     except ValueError:  # a file whose header or notes do not describe changes
@@ -41,7 +43,7 @@ def changes_of(run: Run) -> list[PersonChange]:
 
 
 def person_took_part(run: Run) -> bool:
-    """Return whether a person took part in a run: in a branch, or with a score or a decision."""
+    """Return whether a run is a branch, or has a score or a decision of a person."""
     return bool(run.header.branched) or any(
         (isinstance(event, Scored) and event.by == "person")
         or (isinstance(event, Decided) and event.reason == "person")

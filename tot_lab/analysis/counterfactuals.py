@@ -1,9 +1,9 @@
 """What another strategy would have done, computed from recorded runs without new calls.
 
-The strategy itself is run, and only recorded replies answer it. A call is matched by its request (prompt,
-settings, sample index), not by its position. A call without a recorded reply is listed as missing, and the
-strategy receives an error. The result is exact if no call is missing. Otherwise only the records before the
-first missing call are those of a real run.
+The strategy itself is run, and only recorded replies answer it. A recorded reply answers a call with the same
+request (prompt, settings, sample index), at any position. A call without a recorded reply is listed as
+missing, and the strategy receives an error. The result is exact if no call is missing. Otherwise only the
+records before the first missing call are those of a real run.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, TypeVar, overload
 from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import Call, CallObserver, Reply, refused
 from tot_lab.core.parts import needs_functions
+from tot_lab.core.protocol import Procedure, WithBudget, map_steps
 from tot_lab.core.records import Line, Position, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, WithBudget, map_steps
 from tot_lab.core.tree import Node, Tree
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.keys import request_of
@@ -45,12 +45,13 @@ class Lack(NamedTuple):
     """A call without a recorded reply.
 
     Attributes:
-        node: The thought it is made for.
+        node: Id of the thought that the call is made for.
         purpose: The purpose of the call.
-        sample_index: Which sample of the prompt it is.
+        sample_index: Index among the samples of the same prompt.
         prompt: The prompt.
-        position: Its place in the run.
-        certain: Whether a real run would certainly make the call. If not, it depends on other missing calls.
+        position: Position of the call in the simulated run.
+        certain: Whether a real run would certainly make the call. If not, this depends on the replies to
+            other missing calls.
     """
 
     node: str
@@ -67,8 +68,8 @@ class Counterfactual:
 
     Attributes:
         run: The simulated run. A call whose reply no record has is treated as failed. Costs are hypothetical;
-            nothing was paid. The end means something only if no call is missing (`whole`). Otherwise use
-            `certain`, `solved` and `reached`.
+            nothing was paid. Its answer and stop reason are meaningful only if no call is missing (`whole`).
+            Otherwise use `certain`, `solved` and `reached`.
         lacking: The missing calls in program order. `pandas.DataFrame(c.lacking)` is a table of them.
     """
 
@@ -97,16 +98,17 @@ class Counterfactual:
     def solved(self) -> bool | None:
         """Whether the answer would be correct. `None` if a call is missing or the answer cannot be graded.
 
-        Over many tasks the success rate lies between the share of `True` and that of `True` and `None`.
+        Over many tasks, the success rate is at least the share of `True`, and at most the share of `True` and
+        `None` together.
         """
         return self.run.correct if self.whole else None
 
     @cached_property
     def reached(self) -> bool | None:
-        """Whether the search would reach a correct answer, chosen or not.
+        """Whether some thought would contain a correct answer, even if the search did not choose it.
 
-        `True` if the certain tree holds one, `False` if the complete tree does not, and `None` if a call is
-        missing before that is known or answers cannot be graded.
+        `True` if a thought of the certain tree does, `False` if no call is missing and no thought does.
+        Otherwise, or if answers cannot be graded, `None`.
         """
         task = self.run.task
         assert task is not None
@@ -141,12 +143,12 @@ def counterfactual(
         runs: A run, a sweep, or several runs. The replies of all runs of one task (and repeat, model and
             roles) are pooled, and each such group has one result, in order of appearance. Runs need not be
             finished. Failed calls are ignored. A published log (`tl.load`), or a search of your own, has no
-            sampling settings, so only the prompt, the attempt and the sample index are compared. The order of
-            the samples of a thought in a log is unknown. Unless these samples are equal, only a strategy that
-            takes the mean or the sum of all of them can use them. For a run made of nodes (`tl.read_nodes`),
-            its children and scores serve as replies to the prompts of its task's domain, and every sample of
-            a value is the recorded score.
-        strategy: The strategy. Its own caps on calls apply; the budgets of the runs and of their lab do not.
+            sampling settings, so only the prompt, the attempt and the sample index are compared. A log does
+            not tell the order of a thought's samples, so samples that differ answer only a strategy that
+            takes the mean or the sum of all of them. In a run made of nodes (`tl.read_nodes`), children and
+            scores serve as replies to the prompts of the task's domain, and every sample of a value is the
+            recorded score.
+        strategy: The strategy. Caps on calls that it sets itself apply; the budgets of the runs do not.
 
     Raises:
         LookupError: For a run without a task, or whose task needs a function that files do not contain.
@@ -168,7 +170,7 @@ def counterfactual(
 def _alike(run: Run) -> bytes:
     """Return a key that is equal for runs whose replies can be pooled."""
     if run.task is None:
-        raise LookupError(f"run {run.id} has no task of tot_lab, so no other strategy can run on it")
+        raise LookupError(f"run {run.id} has no task of tot_lab, so no strategy can be run on it")
     if missing := needs_functions(run.task.domain):
         raise LookupError(
             f"the task of run {run.id} needs functions that files do not contain ({', '.join(missing)}): "
@@ -179,8 +181,8 @@ def _alike(run: Run) -> bytes:
 
 
 def result_of(thinking: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a new event loop, because the running loop of a notebook cannot be reused. The
-    coroutine must not wait for anything."""
+    """Run a coroutine on a new event loop in a thread, because a notebook's own loop is already running. The
+    calling thread waits, so the coroutine should not wait for other tasks."""
     with seldom_collecting(), ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, thinking).result()
 
@@ -223,8 +225,8 @@ async def _made(runs: list[Run], strategy: Strategy) -> Counterfactual:
     return Counterfactual(made, lacking)
 
 
-def _collecting_caps(thinking: Thinking[T], caps: set[str]) -> Thinking[T]:
-    """Run `thinking`, and collect in `caps` the names of the amounts that its budgets limit."""
+def _collecting_caps(thinking: Procedure[T], caps: set[str]) -> Procedure[T]:
+    """Run `thinking`, and add to `caps` the names of the amounts that its own budgets limit."""
 
     def collect(step: WithBudget) -> WithBudget:
         caps.update(step.budget.model_dump(exclude_none=True))
@@ -243,7 +245,7 @@ class _Book:
         for run in runs:
             answers = _answers_of_calls(run) if run.header.model else _recorded(run, task, strategy)
             for what, at, reply in answers:
-                # Without a cache, two thoughts with the same prompt may get different replies.
+                # Without a cache, two thoughts with the same prompt may have got different replies.
                 self.known.setdefault((what, at), (reply, run.id))
                 self.known.setdefault(what, (reply, run.id))
 
@@ -273,8 +275,8 @@ def _answers_of_calls(run: Run) -> Iterator[tuple[str, str, Reply]]:
 
 
 def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """Yield the key, the thought and the reply of each call in a record without a model. Prompts that a log
-    lacks are written by the task's domain, from the same paths."""
+    """Yield the key, the thought and the reply of each call in a record without a model. If a log lacks
+    prompts, the task's domain writes them from the paths of the thoughts."""
     domain, count = task.domain, _max_children(strategy)
     replies = replies_of(run.lines)
     for line in run.lines if "replies" not in run.header.unknown else ():
@@ -296,7 +298,7 @@ def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, s
 
 def _nodes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
     """Yield the children and the scores of a run made of nodes (`tl.read_nodes`) as replies to the prompts of
-    the task's domain. A text that the domain would not read as the child or the score is left out.
+    the task's domain. Texts that the domain would read differently are left out.
     """
     domain, samples = task.domain, _of_evaluator(strategy, "samples") or 1
     words = {worth / domain.value_top: word for word, worth in domain.value_labels.items()}
@@ -321,7 +323,7 @@ def _nodes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str,
 
 
 def _values(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """Yield the values of each thought of a log. Their order is unknown."""
+    """Yield the value samples of each thought of a log as replies, if their unknown order does not matter."""
     words = {worth: word for word, worth in task.domain.value_labels.items()}
     for node in run.tree:
         if node.by == "value" and _answers(strategy, node):
@@ -331,7 +333,7 @@ def _values(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str
 
 
 def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """Yield the votes of each level of a log. Their order is unknown."""
+    """Yield the votes on each level of a log as replies, if their unknown order does not matter."""
     levels: dict[int, list[Node]] = {}
     for node in run.tree:
         if node.by == "vote":
@@ -353,7 +355,7 @@ def _answers(strategy: Strategy, node: Node) -> bool:
 
 
 def _max_children(strategy: Strategy) -> int:
-    """Return the number of children per thought that prompts for proposals request."""
+    """Return the number of children that a prompt for proposals requests for one thought."""
     propose = getattr(strategy, "propose", None)
     return propose.max_children() if isinstance(propose, Proposer) else 1
 

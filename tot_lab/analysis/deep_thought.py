@@ -1,7 +1,7 @@
 """The result of Deep Think in a run (Cogtrix, "Deep Think").
 
-It is folded from the records, so it is also available for a run that was interrupted, or in which Deep Think
-is part of another strategy.
+The result is computed from the records. It is also available for an interrupted run, and for a run in which
+Deep Think is part of another strategy.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from tot_lab.analysis.deep_thought_methods import DeepThoughtMethods
 from tot_lab.analysis.gathering import Gathering, gathering_of
-from tot_lab.analysis.methods import DeepThoughtMethods
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Decided, Note, Record, Thought, parent_of
@@ -29,12 +29,13 @@ class Clamped(NamedTuple):
 
 
 class Fallback(NamedTuple):
-    """A reply that could not be read. Its raw text is used instead; for CONVERGE, the solution of a branch.
+    """A reply that could not be read. Its raw text is used instead or, for `converge`, the solution of a
+    branch.
 
     Attributes:
         what: `branch`, `develop` or `converge`.
         iteration: Number of the iteration.
-        node: The thought that the call was made for.
+        node: Id of the thought that the call was made for.
         error: What was wrong with the reply.
     """
 
@@ -50,7 +51,8 @@ class CutOff(NamedTuple):
     Attributes:
         what: `branch`, `develop` or `converge`.
         iteration: Number of the iteration.
-        node: The thought that the call was made for; for `develop`, the thought with the text.
+        node: Id of the thought that the call was made for or, for `develop`, of the thought with the cut
+            text.
     """
 
     what: str
@@ -59,7 +61,7 @@ class CutOff(NamedTuple):
 
 
 class Unsure(NamedTuple):
-    """Scores that were not matched to the approaches by name alone, or whose scale is unclear.
+    """Scores of an iteration that could not be matched to the approaches by name, or whose scale is unclear.
 
     Attributes:
         iteration: Number of the iteration.
@@ -76,7 +78,7 @@ class LeftOut(NamedTuple):
     Attributes:
         iteration: Number of the iteration.
         given: Number of approaches in the reply.
-        used: Number of approaches that were used, from the first on.
+        used: Number of approaches that were used: the first ones.
     """
 
     iteration: int
@@ -85,13 +87,13 @@ class LeftOut(NamedTuple):
 
 
 class Shortened(NamedTuple):
-    """A text of an earlier phase of which a prompt showed only the beginning.
+    """A text of an earlier phase that a prompt showed only in part.
 
     Attributes:
         iteration: Number of the iteration.
         what: The phase of the prompt: `branch`, `develop` or `converge`.
         text: Name of the text, such as `solution`.
-        branch: The id of the branch of the text, empty without a branch.
+        branch: Id of the branch that the text belongs to. Empty without a branch.
         shown: Number of characters that the prompt showed.
         of: Number of characters of the text.
     """
@@ -112,18 +114,19 @@ class DeepThought(DeepThoughtMethods):
         task: The question.
         iterations: Iterations with a synthesis.
         answer_iteration: Number of the iteration with the answer. `None` if there is no answer.
-        answer: The final solution. Empty if there is none; that of a branch if no iteration was finished.
+        answer: The final solution, or the solution of a branch if no iteration was finished. Empty if there
+            is none.
         node: The thought with the answer.
         stop: The stop code. `None` if the search has not ended.
         branches_explored: Number of approaches that were developed.
         seconds: Wall time of the run, NaN if unknown.
-        unfinished: Branches of an iteration without a synthesis.
-        failed: The error of the BRANCH or CONVERGE call of that iteration. Empty if it did not fail.
+        unfinished: Branches of the last iteration if it has no synthesis.
+        failed: The error of the `branch` or `converge` call of that iteration. Empty if none failed.
         clamped, fallbacks, left_out, cut_off, unsure, shortened: Deviations from what was requested.
-        number, total: Number of this Deep Think in the run, and how many there are.
+        number, total: Number of this Deep Think search in the run, from 1, and how many the run has.
         model: The model.
         model_note: Whether a model is simulated or small; see `Run.model_note`.
-        gathering: The stage of gathering before it. `None` if it is not part of `tl.GatherThenThink`.
+        gathering: The first stage of `tl.GatherThenThink`. `None` if Deep Think is not part of that strategy.
         assumed_window: The context window that was assumed for the gathered text. `None` if it is known.
     """
 
@@ -155,21 +158,22 @@ class DeepThought(DeepThoughtMethods):
         def report(self) -> str:
             """Return the result as Markdown: the task, all approaches by iteration, the solution.
 
-            A star marks the best approach of an iteration. The next iteration builds on those in bold.
+            A star marks the best approach of an iteration. The next iteration builds on the approaches in
+            bold.
             """
 
         def report_html(self) -> str:
             """Return the report as HTML with collapsible iterations.
 
-            Its colours follow the page, light or dark. It needs no other file and has no script.
+            The colours follow the light or dark theme of the page. The HTML needs no other file or script.
             """
 
 
 def deep_thought(run: Run) -> DeepThought:
     """Return the result of Deep Think in `run`, finished or not. `.report()` shows it as Markdown.
 
-    If the run has several (attempts of Reflexion, steps of a plan), the one with the run's answer is
-    returned, else the first.
+    If the run has several Deep Think searches (attempts of Reflexion, steps of a plan), the search with the
+    run's answer is used, else the first.
 
     Raises:
         ValueError: If the run has no Deep Think.
@@ -180,7 +184,9 @@ def deep_thought(run: Run) -> DeepThought:
         fold.take_in(event)
     searches = fold.searches
     if not searches:
-        raise ValueError(f"there is no Deep Think in this run of {run.name}: it has no call of kind `branch`")
+        raise ValueError(
+            f"There is no Deep Think in this run of {run.name}: it has no call with purpose 'branch'."
+        )
     answer = None if run.best is None else run.best.id
     place = next((k for k, one in enumerate(searches) if one.node == answer and answer is not None), 0)
     found = searches[place]
@@ -219,7 +225,7 @@ def deep_thought(run: Run) -> DeepThought:
 
 @dataclass
 class _Search:
-    """A Deep Think that begins at the thought `at`.
+    """A Deep Think search that starts at the thought `at`.
 
     `branches` maps each thought of the current iteration to its branch.
     """
@@ -239,7 +245,7 @@ class _Search:
     stop: str | None = None
 
     def say(self, branch: str, **more: str | bool) -> None:
-        """Add facts about a branch of the current iteration."""
+        """Set fields of a branch of the current iteration."""
         if branch in self.branches:
             self.branches[branch] = msgspec.structs.replace(self.branches[branch], **more)
 

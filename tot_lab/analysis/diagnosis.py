@@ -6,13 +6,13 @@ the size of the run.
 
 Thresholds:
 
-- COLLAPSED, 0.9: scores have collapsed if this share of at least ENOUGH (8) scores lies within NEARLY (0.02)
-of each other. For nearly every pair, the order by score is then the order of proposal. Among fewer than 8,
-equal scores are common. 0.02 is less than the steps in which models grade (0.05), and than the smallest step
-between the labels of the Game of 24.
+- COLLAPSED, 0.9: scores have collapsed if this share of at least ENOUGH (8) scores lies in a range of NEARLY
+(0.02). A ranking by these scores then says almost nothing. Among fewer than 8 scores, equal ones are common.
+0.02 is less than the steps in which models grade (0.05), and than the smallest step between the labels of the
+Game of 24.
 - FAR, 0.5 of the scale: verdicts this far apart contradict each other (`sure` and `impossible`); smaller
 differences are the spread of a sampled number.
-- FEW, 5 thoughts: equal samples mean something only if at least this many thoughts have them.
+- FEW, 5 thoughts: `equal_draws` and `blind_scores` need at least this many thoughts.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Finding(NamedTuple):
 
     Attributes:
         kind: The kind of finding, such as `duplicates`; see `tl.diagnose`.
-        text: A sentence with its numbers.
-        nodes: Ids of the thoughts that it concerns.
+        text: The finding as a sentence, with its numbers.
+        nodes: Ids of the thoughts that the finding concerns.
     """
 
     kind: str
@@ -87,13 +87,13 @@ class Diagnosis(tuple[Finding, ...]):
 
 
 def findings_of(run: Run) -> Diagnosis:
-    """Return the findings about a run, except the one that says why the run failed."""
+    """Return the findings about a run, except `why_it_failed`."""
     return _found(_Facts(run))
 
 
 def seen_at_once(run: Run) -> Diagnosis:
-    """Return the findings about a run without grading it. If a loaded run is not graded yet, those
-    that need its grade are left out.
+    """Return the findings about a run without grading its answers now. If a loaded run still waits for
+    grading, findings that need the grade are left out.
     """
     return _found(_Facts(run, asking=can_be_asked(run)))
 
@@ -121,7 +121,8 @@ class _Facts(Known):
 
     @cached_property
     def syntheses(self) -> dict[str, bool]:
-        """Whether the confidence of each iteration of Deep Think is assumed, by the thought that ends it."""
+        """For each iteration of Deep Think, by the id of the thought that ends it (its synthesis): whether
+        its confidence was assumed, because none could be read."""
         notes = [event for event in self.run.events if isinstance(event, Note)]
         return {
             note.at: note.data.get("assumed", False) for note in notes if note.name == "deep_think.iteration"
@@ -129,8 +130,10 @@ class _Facts(Known):
 
     @cached_property
     def drawn(self) -> list[tuple[Node, float]]:
-        """Thoughts with several readable samples, and their spread as a share of the scale. Votes and
-        verdicts on different parts differ by nature and are omitted."""
+        """Thoughts with several readable samples of their score, and the spread of these samples as a share
+        of the scale. Votes, and scores of different parts, are left out, since they are no repeated
+        samples.
+        """
         top = 1.0 if self.task is None else self.task.domain.value_top
         found = []
         for node in self.thoughts:
@@ -221,9 +224,7 @@ def _out_of_turns(facts: _Facts) -> Iterator[Finding]:
     meant = facts.syntheses  # for Deep Think it is normal to use up all iterations
     ended = list(dict.fromkeys(event.id for event in decided if event.id not in meant))
     if ended:
-        text = (
-            f"{_count(ended, 'loop')} used up all turns, and ended with the last answer that could be read."
-        )
+        text = f"{_count(ended, 'loop')} used up all turns and ended with the last answer that could be read."
         yield Finding("out_of_turns", text, tuple(ended))
     elif facts.run.stop_reason in _TURNS and facts.nodes and not meant:
         text = "1 loop used up all turns, and ended without an answer."
@@ -433,7 +434,7 @@ def _tools(facts: _Facts) -> Iterator[Finding]:
 
 
 def _repeats(facts: _Facts, calls: Iterable[CallRow]) -> list[CallRow]:
-    """Return those of `calls` that were made before at the same thought or above it with the same result."""
+    """Return the `calls` that repeat an earlier one at the same thought or above it, with the same result."""
     at: dict[str, list[tuple[CallRow, Hashable]]] = defaultdict(list)
     for row in calls:
         if row.reply is not None:
@@ -528,7 +529,7 @@ def _words(node: Node) -> str:
 
 
 def _alone(node: Node) -> bool:
-    """Return whether a thought was judged by itself, not against others: most thoughts get no vote."""
+    """Return whether the score of a thought does not depend on other thoughts, as a vote does."""
     return judged(node) and node.by not in ("vote", "tournament", "agreement")
 
 
@@ -538,7 +539,9 @@ def _above(ones: Sequence[float], others: Sequence[float]) -> float:
 
 
 def _widest(values: Sequence[float], width: float) -> tuple[int, int]:
-    """Return start and end of the longest range of the sorted `values` that spans at most `width`."""
+    """Return the indices (start, end) of the longest slice of the sorted `values` that spans at most
+    `width`.
+    """
     best, start = (0, 0), 0
     for end, value in enumerate(values, 1):
         while value - values[start] > width:
@@ -584,7 +587,7 @@ def _count(things: Sequence[object], noun: str) -> str:
 
 
 def _reason(row: CallRow) -> str:
-    """Return why a tool or a function failed. The author of a function needs the text of its error."""
+    """Return why a tool or a function failed: for a function, also the text of the error, for its author."""
     error = (row.reply and row.reply.error) or ""
     return error[:120] if is_of_function(row.call) else _beginning(row.reply)
 

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def difficulty_bins(df: Any, bins: int = 5, *, column: str | None = None) -> pandas.DataFrame:
-    """Sort tasks into bins of about equal size, by their pass rate or by a column of the table.
+    """Sort tasks into bins of about equal size, by the share of incorrect samples or by a column.
 
     Args:
         df: A table with one row per sample (`tl.stats.samples`) or run, a sweep, a run or several runs.
         bins: The number of bins. Tasks of equal difficulty share a bin, so there may be fewer.
         column: A column with the difficulty of the task as a number, higher for a harder task. `None` uses
-            the share of its graded samples that are not correct, in all settings of the table.
+            the share of the task's graded samples that are not correct, over all settings.
 
     Returns:
-        One row per task with the columns task: as in the table; difficulty: Float64; bin: Int64, from 1 for
-        the easiest tasks.
+        One row per task. task: as in the table. difficulty: Float64. bin: Int64, from 1 for the easiest
+        tasks.
 
     Raises:
-        ValueError: If a task has several values in `column`, or no task has a difficulty.
+        ValueError: If a task has several values in `column`, or no task has a value or a graded sample.
     """
     import pandas  # noqa: PLC0415
 
@@ -41,10 +41,12 @@ def difficulty_bins(df: Any, bins: int = 5, *, column: str | None = None) -> pan
     hard = 1 - solved(frame).astype("Float64") if column is None else frame[column].astype("Float64")
     groups = hard.groupby(frame["task"], sort=False, observed=True)
     if column is not None and (several := groups.nunique() > 1).any():
-        raise ValueError(f"task {several.idxmax()!r} has several values in the column {column!r}")
+        raise ValueError(
+            f"Task {several.idxmax()!r} has several values in the column {column!r}. It must have one."
+        )
     found = groups.mean().dropna()
     if found.empty:
-        raise ValueError("no task has a difficulty")
+        raise ValueError(f"No task has a difficulty: {column or 'correct'!r} is empty in all rows.")
     place = (found.rank(method="min").astype(int) - 1) * bins // len(found)
     return pandas.DataFrame(
         {
@@ -59,12 +61,12 @@ def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95
     """Estimate the success rate of choosing the best setting for each bin of difficulty.
 
     The tasks of a bin are divided at random into two halves. The setting with the highest success rate in
-    one half (the first in case of a tie) is scored on the other half, so that no task takes part in choosing
-    the setting that it scores. Settings should cost the same, such as those of `tl.match`.
+    one half (the first in case of a tie) is scored on the other half, so that a setting is never scored on
+    the tasks for which it was chosen. Settings should cost the same, such as those of `tl.match`.
 
     Args:
-        df: A table with one row per run, a sweep or several runs. Only tasks that have graded runs of all
-            settings count, and bins of at least two.
+        df: A table with one row per run, a sweep or several runs. Tasks without a graded run of some setting
+            are left out, and so are bins with only one task.
         bins: The bin of each task, as `difficulty_bins` returns them.
         confidence: Confidence level of the intervals, between 0 and 1.
 
@@ -94,13 +96,15 @@ def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95
     kept = kept[[sizes_of[bin_of[task]] > 1 for task in kept.index]]
     if lost := len(rates) - len(kept):
         warn(
-            f"{lost:,} of {len(rates):,} tasks are left out: they have no bin, are alone in it, or have no "
-            f"graded run of a setting",
+            f"{lost:,} of {len(rates):,} tasks are left out: they have no bin, are alone in their bin, or "
+            f"have no graded run of some setting",
             UserWarning,
             stacklevel=2,
         )
     if kept.empty:
-        raise ValueError("no bin has two tasks with graded runs of all settings")
+        raise ValueError(
+            "No bin has two tasks with graded runs of all settings. Use fewer bins or more runs."
+        )
     numbers = numpy.array([bin_of[task] for task in kept.index], int)
     rng, values = numpy.random.default_rng(SEED), kept.to_numpy()
     half = numpy.zeros(len(kept), int)

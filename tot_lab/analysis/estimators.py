@@ -1,13 +1,14 @@
-"""Estimates for k samples per task from N recorded ones, without a call: pass@k, majority@k, best of k.
+"""Estimates for k samples per task from N recorded samples: pass@k, majority@k, best of k. No model is
+called.
 
 A sample is one independent try at a task: an attempt of `SelfConsistency`, `BestOf` or `WeightedBestOf`, a
 continuation of a tree search of depth 1 with `Continue`, a completion of an imported run whose thoughts are
-all children of the question. For any other strategy it is a whole run, and repeats are its samples. A table
-has one row per sample and the columns `setting`, `task` and `correct`, for votes also `answer`, and for
-scores `score`; `samples` makes it.
+all children of the question. For any other strategy a whole run is one sample, and repeats
+are further samples. A table, as `samples` returns it, has one row per sample and the columns `setting`,
+`task` and `correct`, for votes also `answer`, and for scores `score`.
 
-Each estimate is the mean over all ways to draw k of a task's samples without replacement. Its interval is
-over tasks, as in `tl.stats.success_rates`. Samples without a grade are left out.
+Each estimate is the mean over all ways to draw k of a task's samples without replacement. Its interval
+treats tasks as the unit of sampling, as in `tl.stats.success_rates`. Samples without a grade are left out.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ ENUMERATED = 5_000
 """A weighted vote is exact if a task has at most this many subsets of k samples."""
 
 EXACT = 1_000
-"""A vote is exact if a task has at most this many samples. With more, counts of subsets exceed a float."""
+"""A vote is exact if a task has at most this many samples. With more, numbers of subsets overflow a float."""
 
 
 def samples(runs: Any) -> pandas.DataFrame:
@@ -53,13 +54,14 @@ def samples(runs: Any) -> pandas.DataFrame:
 
     Returns:
         setting, task: category. run_id: string. sample: Int64, from 0, over all runs of a task. answer:
-        string, NA if the sample has none. same: Int64, equal for answers that count as the same in a vote of
-        the task. correct: boolean, NA without a reference or a reply. score: Float64, 0 to 1, that of the
-        judge or the reward model, NA if there is none. output_tokens: Int64, those of the sample without its
-        judge, NA if unknown. error: string, why the sample failed, NA if it did not. simulated: boolean.
+        string, NA if the sample has none. same: Int64, equal for answers of the task that a vote counts as
+        the same answer. correct: boolean, NA without a reference or a reply. score: Float64, 0 to 1, given by
+        the judge or the reward model, NA if there is none. output_tokens: Int64, tokens of the sample without
+        those of its judge, NA if unknown. error: string, why the sample failed, NA if it did not. simulated:
+        boolean.
 
     Raises:
-        ValueError: If the strategy of a run is a class that is not imported.
+        ValueError: If the module of a run's strategy class is not imported.
     """
     rows: list[tuple[Any, ...]] = []
     known_keys: dict[tuple[str, str], dict[Hashable, int]] = {}
@@ -111,7 +113,7 @@ class _Attempt(NamedTuple):
 
 def _attempts(run: Run) -> list[_Attempt]:
     """Return the samples of a run, without attempts that the end of the run cut off."""
-    strategy, task = run.strategy, run.task  # a class that is not imported raises: it may make attempts
+    strategy, task = run.strategy, run.task  # raises if its class is not imported
     propose = strategy.propose if isinstance(strategy, TreeOfThoughts) and strategy.stop.depth == 1 else None
     if task is not None and isinstance(propose, Continue):
         return _continuations(run, task, propose.count)
@@ -146,7 +148,7 @@ def _attempts(run: Run) -> list[_Attempt]:
 
 
 def _holds_completions(run: Run) -> bool:
-    """Whether an imported run holds several completions of the question, each made by a call of its own."""
+    """Whether an imported run consists of several completions of the question, each from a separate call."""
     nodes, calls = run.tree.root.children, calls_of(run)
     is_flat = 1 < len(nodes) == len(run.tree) - 1 == len(calls)
     return is_flat and all(row.call.purpose == "sample" for row in calls)
@@ -163,7 +165,9 @@ def _recorded(run: Run, task: Task) -> list[_Attempt]:
 
 
 def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:
-    """Return the samples of a tree of depth 1. The call for sample k makes thought k, if it is readable."""
+    """Return the samples of a tree of depth 1. The reply for sample k becomes thought k, if it is
+    readable.
+    """
     root, first = run.tree.root.id, _first_scores(run)
     calls = [row for row in calls_of(run) if row.call.node == root and row.reply is not None]
     calls = [row for row in calls if role_of(row.call.purpose) == "propose"]
@@ -178,7 +182,7 @@ def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:
 
 
 def _first_scores(run: Run) -> dict[str, float | None]:
-    """The first score of each thought. Later ones come from votes, which score the chosen thought again."""
+    """Return the first score of each thought. Later scores come from votes, which score the winner again."""
     first: dict[str, float | None] = {}
     for event in run.events:
         if isinstance(event, Scored):
@@ -187,24 +191,25 @@ def _first_scores(run: Run) -> dict[str, float | None]:
 
 
 def _attempt(id: str) -> str:
-    """The thought at which an attempt begins, for the id of any thought below it."""
+    """Return the id of the thought at which an attempt begins, from the id of any thought of the attempt."""
     return ".".join(id.split(".")[:2])
 
 
 def pass_at_k(df: Any, k: int | Iterable[int] | None = None, *, confidence: float = 0.95) -> pandas.DataFrame:
     """Estimate the probability that at least one of k samples is correct.
 
-    With n samples of a task, c of them correct, it is 1 - C(n-c, k) / C(n, k), which is unbiased (Chen et al.
-    2021, Evaluating Large Language Models Trained on Code, arXiv:2107.03374, section 2.1).
+    With n samples of a task, c of them correct, the estimate is 1 - C(n-c, k) / C(n, k), which is unbiased
+    (Chen et al. 2021, Evaluating Large Language Models Trained on Code, arXiv:2107.03374, section 2.1).
 
     Args:
         df: A table of samples (see the module), a sweep, a run or several runs.
-        k: Numbers of samples. `None` means 1, 2, 4, … up to the fewest samples of a task.
+        k: Number of samples, or several. `None` means 1, 2, 4, … up to the number of samples of the task that
+            has the fewest.
         confidence: Confidence level of the interval, between 0 and 1.
 
     Returns:
-        One row per setting and k. setting: category. estimate: string (`pass@k`). k; tasks; errors (samples
-        of the setting that failed, and are left out): Int64. rate (mean over the tasks), low and high (its
+        One row per setting and k. setting: category. estimate: string (`pass@k`). k; tasks; errors (failed
+        samples of the setting, which are left out): Int64. rate (mean over the tasks), low and high (its
         interval), error (standard error of the random draws, 0 if `rate` is exact), output_tokens (mean
         tokens of k samples, NA if unknown): Float64. simulated: boolean. A task with fewer than k samples
         does not count for that k.
@@ -224,7 +229,7 @@ def majority_at_k(
     """Estimate how often the most frequent answer of k samples is correct.
 
     This is the success rate of `SelfConsistency` with k attempts and, `weighted` by the scores of the
-    samples, that of `WeightedBestOf`. Of equally frequent answers, the one that was drawn first wins. Samples
+    samples, that of `WeightedBestOf`. Of equally frequent answers, the answer drawn first wins. Samples
     without an answer have no vote.
 
     The estimate is exact for tasks of at most 1,000 samples, and `weighted` for tasks with at most 5,000
@@ -233,8 +238,8 @@ def majority_at_k(
     Args:
         df: As for `pass_at_k`, with the column `same` (equal for equal answers of a task) or `answer`.
         k: As for `pass_at_k`.
-        weighted: Whether the votes of an answer are the sum of the column `score`. No score counts 0. If no
-            sample has a score above 0, each counts the same.
+        weighted: Whether the votes of an answer are the sum of the column `score`. A missing score
+            counts 0. If no sample has a score above 0, every sample has one vote.
         confidence: As for `pass_at_k`.
 
     Returns:
@@ -248,8 +253,8 @@ def majority_at_k(
 def best_of_k(df: Any, k: int | Iterable[int] | None = None, *, confidence: float = 0.95) -> pandas.DataFrame:
     """Estimate how often the sample with the highest score of k samples is correct.
 
-    This is the success rate of `BestOf` with k attempts. Of equal scores, the one that was drawn first wins.
-    Samples without an answer come last, and those without a score before them. The estimate is exact.
+    This is the success rate of `BestOf` with k attempts. Of equal scores, the sample drawn first wins.
+    Samples without a score rank below all scores, and samples without an answer last. The estimate is exact.
 
     Args:
         df: As for `pass_at_k`, with the columns `answer` and `score`.
@@ -279,7 +284,9 @@ class _Task(NamedTuple):
 
 
 class _Setting(NamedTuple):
-    """The graded samples of a setting by task, the number of its failed samples, and that of all samples."""
+    """The graded samples of a setting by task, and the numbers of its failed samples and of all its
+    samples.
+    """
 
     tasks: list[_Task]
     errors: int
@@ -315,7 +322,9 @@ def _estimated(
         for place, n in enumerate(numbers):
             has = [number for number, size in enumerate(sizes) if size >= n]
             if not has:
-                raise ValueError(f"k={n}: no task of {setting!r} has more than {max(sizes):,} graded samples")
+                raise ValueError(
+                    f"k={n} is too large: no task of {setting!r} has more than {max(sizes):,} graded samples."
+                )
             if few := len(sizes) - len(has):
                 _warn(
                     f"{few:,} of {len(sizes):,} tasks of {setting!r} have fewer than {n:,} samples and do "
@@ -345,7 +354,7 @@ def _warn(text: str) -> None:
 
 
 def _numbers(k: int | Iterable[int] | None, most: int) -> list[int]:
-    """The numbers of samples, ascending."""
+    """Return the values of k, ascending. `None` means the powers of 2 up to `most`."""
     if k is None:
         return [1 << power for power in range(most.bit_length())]
     try:
@@ -358,7 +367,7 @@ def _numbers(k: int | Iterable[int] | None, most: int) -> list[int]:
 
 
 def _settings(frame: pandas.DataFrame, needs: Sequence[str]) -> dict[str, _Setting]:
-    """The samples of each setting."""
+    """Return the samples of each setting. Raises `ValueError` if a setting has no graded sample."""
     import numpy  # noqa: PLC0415
     import pandas  # noqa: PLC0415
 
@@ -385,7 +394,7 @@ def _settings(frame: pandas.DataFrame, needs: Sequence[str]) -> dict[str, _Setti
     found: dict[str, _Setting] = {}
     for setting, rows in frame.groupby("setting", sort=False, observed=True).indices.items():
         if str(setting) not in tasks:
-            raise ValueError(f"no sample of {str(setting)!r} has a grade")
+            raise ValueError(f"No sample of the setting {str(setting)!r} has a grade.")
         errors, is_simulated = int(broken[rows].sum()), bool(simulated[rows].any())
         found[str(setting)] = _Setting(tasks[str(setting)], errors, len(rows), is_simulated)
     return found
@@ -397,8 +406,8 @@ def _any_correct(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
 
 
 def _best(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
-    """The exact probability that the best of k samples is correct. The samples are grouped by score. The best
-    of k is in a group if none of the k lies above the group and not all of them lie below it."""
+    """Return the exact probability that the best of k samples is correct. The samples are grouped by score.
+    The best of k is in a group if none of the k has a higher score and not all of them have a lower one."""
     import numpy  # noqa: PLC0415
 
     worth = numpy.where(task.same < 0, -2.0, numpy.nan_to_num(task.score, nan=-1.0))
@@ -416,10 +425,10 @@ def _best(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
 
 
 def _vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
-    """The exact share of the subsets of k samples in which a correct answer has most votes.
+    """Return the exact share of the subsets of k samples in which a correct answer has most votes.
 
-    For each number of votes of a correct answer, the ways to draw the others are the coefficients of a
-    polynomial: the exponent counts the samples, and the row the other answers with as many votes.
+    For each number of votes of a correct answer, the ways to draw the other samples are the coefficients of a
+    polynomial: the exponent is their number. Row t has the ways in which t other answers tie.
     """
     import numpy  # noqa: PLC0415
 
@@ -439,8 +448,8 @@ def _vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
 
 
 def _below(others: Numbers, without_answer: int, votes: int, most: int) -> Numbers:
-    """Numbers of ways to draw 0 to `most` samples of `others` such that no answer has more than `votes`.
-    A way in which t answers tie with exactly `votes` counts as 1 / (1 + t)."""
+    """Return the numbers of ways to draw 0 to `most` other samples such that no answer has more than `votes`
+    votes. A way in which t answers have exactly `votes` counts as 1 / (1 + t)."""
     import numpy  # noqa: PLC0415
 
     rivals = [int(count) for count in others if count >= votes]
@@ -472,8 +481,8 @@ def _weighted_vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates
 
 
 def _by_draws(task: _Task, numbers: list[int], weights: Numbers, rng: Generator) -> Estimates:
-    """The mean over all subsets of k samples, or over random ones if there are too many. The random subsets
-    for all k are prefixes of the same permutations, so that each sample is counted only once."""
+    """Return the mean over all subsets of k samples, or over random subsets if there are too many. The random
+    subsets for all k are prefixes of the same permutations, so that each sample is counted only once."""
     import numpy  # noqa: PLC0415
 
     n = len(weights)
@@ -495,7 +504,9 @@ def _by_draws(task: _Task, numbers: list[int], weights: Numbers, rng: Generator)
 
 
 def _tally(task: _Task, draws: Numbers, weights: Numbers) -> Numbers:
-    """The weights of each answer and its samples in each row of `draws`, as two tables."""
+    """Return two tables for the rows of `draws`: the summed weight of each answer, and its number of
+    samples.
+    """
     import numpy  # noqa: PLC0415
 
     rows, columns = len(draws), len(_counts(task)[0]) + 1  # the last one is for samples without an answer
@@ -505,7 +516,7 @@ def _tally(task: _Task, draws: Numbers, weights: Numbers) -> Numbers:
 
 
 def _won(task: _Task, counted: Numbers) -> Numbers:
-    """The share of correct answers among those with most votes, for each row of a tally."""
+    """Return, for each row of a tally, the share of correct samples among the answers with most votes."""
     import numpy  # noqa: PLC0415
 
     votes, drawn = counted
@@ -517,8 +528,8 @@ def _won(task: _Task, counted: Numbers) -> Numbers:
 
 
 def _counts(task: _Task) -> tuple[Numbers, Numbers]:
-    """The samples with each answer, and the share of them that is correct: 0 or 1 unless equal answers have
-    different grades."""
+    """Return, for each answer, its number of samples, and the share of them that is correct: 0 or 1 unless
+    equal answers have different grades."""
     import numpy  # noqa: PLC0415
 
     voting = task.same >= 0

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 # The steps of an agent: what the model thought, which tools it called, and which results it was shown. A turn
 # is a call of purpose `act` or `analysis` and the thought that was recorded with its reply. Its actions are
-# read from that thought as the loop reads them, and the outcome of action k is the thought's child k. Every
-# other call of a model is a step too, so that the steps of a run have all of its calls.
+# parsed from that thought as the tool loop parses them, and the outcome of action k is the thought's child k.
+# Every other model call is a step too, so that the steps of a run contain all of its calls.
 
 
 TURNS = ("act", "analysis")
@@ -112,8 +112,8 @@ def steps_of(run: Run) -> Iterator[Action]:
 
 
 def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Thought | None, int]:
-    """Return the thought that was recorded with the reply to the call at `place`, and how many of its actions
-    were carried out."""
+    """Return the thought that was recorded with the reply to the call at the index `place`, and the maximum
+    number of its actions that were carried out."""
     most = MAX_CALLS
     for line in islice(lines, place + 1, None):
         if isinstance(line.e, Note) and line.e.name.endswith(".too_many_calls"):
@@ -125,7 +125,7 @@ def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Though
 
 
 def _names(run: Run, thought: Thought, call: Call) -> dict[str, str]:
-    """Map every name that the loop accepted for a tool to the tool's own name."""
+    """Return the tool's own name for every name and alias that the tool loop accepted."""
     labels = (run.tree[id].text.partition(" ")[0] for id in run.tree[thought.id].children)
     tools = run.header.task.get("tools", ())
     aliases = {tool_name(alias): tool["name"] for tool in tools for alias in tool.get("aliases", ())}
@@ -134,8 +134,8 @@ def _names(run: Run, thought: Thought, call: Call) -> dict[str, str]:
 
 
 def _actions(run: Run, turn: Turn) -> Iterator[tuple[ToolCall, str | None]]:
-    """Yield the actions of a turn, each with the label of the thought that holds its outcome. An accepted
-    answer has no such thought and is omitted."""
+    """Yield the actions of a turn, each with the id of the thought with its outcome. An accepted answer has
+    no such thought, so its id is `None`."""
     first = next((k for k, call in enumerate(turn.calls) if call.name == FINAL.name), None)
     taken = first is not None and not _text(run, f"{turn.id}.{first}").startswith(f"{FINAL.name} ")
     counted = 0
@@ -205,8 +205,8 @@ def call_rows(run: Run) -> list[CallRow]:
 
 
 def usage_by_node(run: Run, ids: Iterable[str] | None = None) -> dict[str, Usage]:
-    """Return the usage of the calls of each thought, or of those with these ids. Calls for an id that no
-    thought has are omitted."""
+    """Return the usage of the calls for each thought, or for the thoughts with these ids. Calls for other ids
+    are left out."""
     answered: dict[str, list[Line]] = {id: [] for id in (run.tree.nodes if ids is None else ids)}
     for row in calls_of(run):
         if row.answered is not None and row.call.node in answered:
@@ -224,7 +224,7 @@ class Judgement(NamedTuple):
 
 
 def judgement_of(node: Node) -> Judgement:
-    """Return the evaluation of a thought. The score that a search gives to its root does not count."""
+    """Return the evaluation of a thought. The score that a search gives to its root is not an evaluation."""
     return Judgement() if node.by == "root" else Judgement(node.score, node.raw, node.by or None)
 
 
@@ -277,15 +277,16 @@ def nodes_df(run: Run) -> pandas.DataFrame:
       score that a search gives to its root is no evaluation and left out
     - unreadable: boolean, whether it was evaluated and no sample could be read. It stays true for thoughts
       that were kept or pruned afterwards
-    - samples, unreadable_samples: Int64, samples of its evaluation, and those that could not be read
+    - samples, unreadable_samples: Int64, number of samples of its evaluation, and how many could not be read
     - by: string, the evaluator, NA if there is none
     - state: category, the last decision (`STATES`), `question` for a root without one; reason: string, the
       rule that made it
-    - merged: string, id of the thought whose state it reached, NA if there is none
-    - open: boolean, whether the thoughts below continue its text, even in the middle of a word
+    - merged: string, id of the earlier thought with the same state into which it was merged, NA if there is
+      none
+    - open: boolean, whether its children continue its text, even in the middle of a word
     - children: Int64
     - on_solution_path: boolean, whether it leads to the answer
-    - calls: Int64, answered calls for it without refused ones, NA if the record lacks some
+    - calls: Int64, answered calls for this thought without refused ones, NA if the record lacks some
     - input_tokens, output_tokens: Int64, of those calls, NA if one is unknown
     - cost: Float64, USD without a cache; paid: Float64, USD really paid; NA if unknown
     - mark: category, a person's verdict (`MARKS`); note: string, a person's note; NA if there is none
@@ -293,8 +294,8 @@ def nodes_df(run: Run) -> pandas.DataFrame:
       selected for this part of the tree, NA if none was selected
     - simulated: boolean, whether a simulated model took part in the run
 
-    The sums of calls, tokens, cost and paid equal those of `run.usage`. Of a run that `tl.read_nodes` made of
-    such a table, the columns about calls are those of that table, and `run.usage` is unknown.
+    The sums of calls, tokens, cost and paid equal those of `run.usage`. If `tl.read_nodes` made the run
+    from such a table, the columns about calls are copied from that table, and `run.usage` is unknown.
     """
     nodes = list(run.tree)
     by_node = usage_by_node(run)
@@ -343,8 +344,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
 
     - position: string, place in the program (`0.1.2`), the same as that of its reply
     - node: string, id of the thought it was made for; purpose: string (`propose`, `value`, …)
-    - sample_index: Int64; attempt: string, attempts of the strategies around it, outermost first, NA if there
-      is none; repeat: Int64
+    - sample_index: Int64; attempt: string, the attempt numbers of the enclosing strategies, outermost first,
+      NA if there are none; repeat: Int64
     - prompt: string, all messages, NA if unknown; reply: string, NA if there is none
     - thinking: string, the model's thinking before its reply, as reported by the provider or written in
       `<think>` tags; NA if there is none
@@ -355,22 +356,23 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - model: string, the model that replied, or the requested one; temperature: Float64, NA for the model's
       default
     - input_tokens, output_tokens: Int64; cost: Float64, USD without a cache; paid: Float64, USD really paid;
-      NA if unknown. Of samples that were one request, each has the prompt's tokens and pays its part
+      NA if unknown. If several samples were one request, each row has all tokens of the prompt, and its share
+      of `paid`
     - flops, flops_prefix_once: Float64, as in `tot_lab.record.compute.Flops`: with the prompt counted in
-      full, and without what it repeats of the beginning of earlier calls. NA without `params` of its role
-    - shared_tokens: boolean, whether the server counted only the tokens of several replies together, so that
-      the counts of this one are a share of them. NA while open
+      full, and without the prefix that it shares with earlier calls. NA without `params` of its role
+    - shared_tokens: boolean, whether the server reported one token count for several replies together, of
+      which each reply has an estimated share. NA while open
     - asked: float64, seconds since the start of the run; seconds: Float64, until its reply, NA while open.
       Both are NA if the record has no times
     - source: category, where the reply came from: `model`, `cache` (or the record of the run that this one
-      was branched from), or `joined` (an equal call that was under way). NA while open, if refused or if
+      was branched from), or `joined` (an equal call that was in flight). NA while open, if refused or if
       unknown
     - sent: Float64, seconds since the start of the run when it was last sent; tries: Int64, how often it was
       sent. Both are NA for calls that are not sent (a function, a simulated model, a cached reply)
-    - cached_tokens: Int64, those of input_tokens that the server had processed before and reused;
-      prefill_tokens_per_second: Float64, its speed of processing the others; decode_tokens_per_second:
-      Float64, its speed of generating the reply. NA if the server does not report it, and for calls that were
-      not sent or that joined another
+    - cached_tokens: Int64, the part of input_tokens that the server had processed before and reused;
+      prefill_tokens_per_second: Float64, its speed of processing the other input tokens;
+      decode_tokens_per_second: Float64, its speed of generating the reply. NA if the server does not report
+      it, and for calls that were not sent or that joined another
     - mean_logprob, min_logprob: Float64, mean and lowest log-probability of the tokens of the reply, NA if
       none were requested or reported
     - simulated: boolean, whether a simulated model replied, NA while open
@@ -436,7 +438,7 @@ def tools_df(run: Run) -> pandas.DataFrame:
     - asked: float64, seconds since the start of the run; seconds: Float64, until its result, NA while open
     - source: category, `model` if it was really carried out, `cache` or `joined` as in `calls_df`
     - tries: Int64, how often it was tried
-    - agent_id, session_id: string, those of the lab, NA if it had none
+    - agent_id, session_id: string, the ids of the lab, NA if the lab had none
     """
     calls = tools_of(run)
     replies = [row.reply for row in calls]
@@ -465,13 +467,13 @@ def steps_df(run: Run) -> pandas.DataFrame:
     without an action has a row too, and so has every other call of a model (a plan, its review, a synthesis).
     The table is empty for runs without turns and tools, such as a plain tree search.
 
-    - turn: Int64, number of the turn, from 1. A turn is one reply of a loop's model, or of an analysis step
-      of a plan. NA for any other call, and for a tool that the strategy called itself (a step of a plan, a
-      proposer's lookup)
+    - turn: Int64, number of the turn, from 1. A turn is one reply of the model in a tool loop, or in an
+      analysis step of a plan. NA for any other call, and for a tool that the strategy itself called (a step
+      of a plan, a proposer's lookup)
     - node: string, id of the turn's thought, NA if the turn made no thought or its call failed. For any other
       call, the thought that it was made for
-    - purpose: string, that of the call (`act`, `plan`, `converge`, …), `tool` for a tool that the strategy
-      called itself
+    - purpose: string, the purpose of the call (`act`, `plan`, `converge`, …), `tool` for a tool that the
+      strategy itself called
     - thought: string, the text of the reply without the tool calls
     - action: string, the name of the tool, NA if there is none; arguments: string, JSON as written
     - observation: string, the result as shown to the model; error: string, why there is no result, or why the
@@ -480,7 +482,7 @@ def steps_df(run: Run) -> pandas.DataFrame:
     - thinking: string, the model's thinking before the reply; NA if there is none
     - seconds: Float64, duration of the call; input_tokens, output_tokens: Int64 and cost: Float64, USD
       without a cache, of that call. These and `thinking` are given in the first row of a turn and NA in its
-      others, so that the sums are those of the run. NA if unknown
+      other rows, so that the columns sum to the totals of the run. NA if unknown
     - tool_seconds: Float64, duration of the tool call, NA if there is none
     - strategy, selected_strategy: as in `nodes_df`
     """
@@ -528,7 +530,7 @@ def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
 
 
 class _CallStatus(NamedTuple):
-    """How a call was answered, from the notes beside the record."""
+    """How a call was answered, from the notes outside the canonical record."""
 
     source: str = "model"
     sent: float | None = None
@@ -566,20 +568,21 @@ def events_df(run: Run) -> pandas.DataFrame:
       was made, which depend on timing
     - seconds: float64, since the start of the run
     - name: string. A note has its own name (`tot.pruned`). Thoughts, scores and decisions are named after the
-      innermost strategy that announced itself above them (`tot.started`): `tot.proposed`, `tot.evaluated`,
-      `tot.decided`; at its root and outside of it, `thought`, `scored`, `decided`. The others are `call`,
-      `reply` and `ended`, and the states of a call to a real model, with that call's position as
-      `data["call"]`: `call.cached` (run: the run whose record answered it, if it was not
-      the cache; see `lab.branch`), `call.joined` (an equal call was under way), `call.queued` (slots:
-      those that it waited for, if its strategy has set any), `call.sent` (tries, n; paid: USD that the call
-      can have cost so far, if the lab has a limit), `call.retried` (error, status, wait in seconds, paid;
-      input_tokens, output_tokens, cost, reported_usage and may_be_charged of the failed try as in `Reply`),
-      `call.limit` (limit, before, reason, model: the adaptive limit of concurrent requests to the model
-      changed with this call), `call.server` (server, version, model, revision, quantization, dtype,
-      chat_template, as far as the server reports them: once, with the first call to it),
-      `call.processed` (cached_tokens and speeds, as far as the server reports them), `call.dropped` (settings
-      that the provider does not accept: once), `call.refused` (by `spend`: the most it could cost, and what
-      was left, in USD), `call.damaged` and `call.unstored` (errors of the cache)
+      innermost strategy around them with a note `NAME.started` (`tot.started`): `tot.proposed`,
+      `tot.evaluated`, `tot.decided`. Before that note and outside of the strategy, they are `thought`,
+      `scored` and `decided`. Other names are `call`, `reply` and `ended`, and the states of a call to a real
+      model, with that call's position as `data["call"]`: `call.cached` (run: the run whose record answered
+      it, if it was not the cache; see `lab.branch`), `call.joined` (an equal call was in flight),
+      `call.queued` (slots: name of the slots that it waited for, if its strategy limits calls by slots),
+      `call.sent` (tries, n; paid: USD that the call can have cost so far, if the lab has a limit),
+      `call.retried` (error, status, wait in seconds, paid; input_tokens, output_tokens, cost, reported_usage
+      and may_be_charged of the failed try as in `Reply`), `call.limit` (limit, before, reason, model: the
+      adaptive limit of concurrent requests to the model changed with this call), `call.server` (server,
+      version, model, revision, quantization, dtype, chat_template, as far as the server reports them: once,
+      with the first call to it), `call.processed` (cached_tokens and speeds, as far as the server reports
+      them), `call.dropped` (settings that the provider does not accept: once), `call.refused` (by `spend`:
+      the most it could cost, and what was left, in USD), `call.damaged` and `call.unstored` (errors of the
+      cache)
     - node: string, id of the thought it is about, NA if there is none
     - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and
       `df.data.str["depth"]` extracts one. `depth` counts from the strategy's own root. A proposal has depth,

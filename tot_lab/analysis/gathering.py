@@ -1,7 +1,7 @@
-"""Information gathered before a question was answered (Cogtrix, "/think", stage 1).
+"""The information that `tl.GatherThenThink` gathered before it answered (Cogtrix, "/think", stage 1).
 
-Computed from the records: the category and what decided it, each tool call with its outcome, and the pages
-and files that were read, or the reason why nothing was gathered.
+It is computed from the records: the category of the question and how it was chosen, each tool call with its
+outcome, and the pages and files that were read, or the reason why nothing was gathered.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tot_lab.record.run import Run, replies_of
 
 
 class GatheringCall(NamedTuple):
-    """A tool call of the gathering.
+    """A tool call of the first stage.
 
     Attributes:
         tool: Name of the tool.
@@ -37,8 +37,8 @@ class Gathering(NamedTuple):
         by: How the category was chosen (`keywords`, `model` or `default`).
         why: The reason for the category, as text.
         uses: The tool calls in program order.
-        sources: The pages and files that were read, without repetitions.
-        nothing: Why nothing was gathered. Empty if something was.
+        sources: URLs and paths of the pages and files that were read, without duplicates.
+        nothing: Why nothing was gathered. Empty if something was gathered.
     """
 
     category: str
@@ -50,7 +50,7 @@ class Gathering(NamedTuple):
 
 
 def gathering_of(run: Run, at: str) -> Gathering | None:
-    """Return the gathering whose root is the thought `at`, or `None` if none begins there."""
+    """Return the first stage of the `tl.GatherThenThink` whose root is the thought `at`, or `None`."""
     notes = {note.name: note.data for note in run.events if isinstance(note, Note) and note.at == at}
     classified = notes.get("think.classified")
     if classified is None:

@@ -1,6 +1,7 @@
 """Measures of evaluators, and the causes of failed searches.
 
-Thoughts without a label (see `blame.py`) are counted, but not used in measures. A measure that cannot be
+A label says whether a right answer can be reached from a thought (see `blame.py`). Thoughts without a label
+are counted, but not used in measures that need labels. A measure that cannot be
 computed from the labels is NaN, never 0.
 
 Tasks are the unit of sampling, because thoughts of one run and runs of one task are alike. Intervals
@@ -33,13 +34,13 @@ if TYPE_CHECKING:
     import pandas
 
 BINS = 10
-"""Bins of a calibration curve, equally wide (Guo et al. 2017, section 2, use 15 for far more data)."""
+"""Number of bins of a calibration curve (Guo et al. 2017, section 2, use 15 for far more data)."""
 
 RESAMPLES = 1999
 """Bootstrap samples of the tasks for a confidence interval."""
 
 MIN_TASKS = 5
-"""The fewest tasks for which a measure has a confidence interval.
+"""Minimum number of tasks for a confidence interval.
 
 In simulations, intervals from fewer tasks contained the true value too rarely.
 """
@@ -55,11 +56,12 @@ class EvaluatorDiagnosis:
             (domain, grade of the answer that the thought states, or mark); state (the last decision);
             samples, unreadable_samples (samples of its evaluation, and those that could not be read).
         siblings: One row per thought with at least two children: node (the parent's id); depth and by (of the
-            children); siblings (their number); distinct_texts; with_state (those whose state the domain
-            knows) and distinct_states among them; pairs (of siblings with scores) and equal_pairs (with the
-            same score).
-        runs: One row per run: correct; failed (boolean, NA if unknown); blame (NA without one), depth (where)
-            and nodes (ids that show it); and the lost calls by role, in the columns of `sweep.df()`.
+            children); siblings (their number); distinct_texts; with_state (siblings whose state the
+            domain can tell) and distinct_states among them; pairs (of siblings with scores) and equal_pairs
+            (pairs with the same score).
+        runs: One row per run: correct; failed (boolean, NA if unknown); blame (the component to blame, NA if
+            there is none), depth (at which the run was lost) and nodes (ids of the thoughts there); and the
+            lost calls by role, in the columns of `sweep.df()`.
         model_note: Whether a model of the runs is simulated or small; see `Run.model_note`.
         why_unlabelled: Why no thought has a label, and how to get labels. "" if some thoughts have one.
     """
@@ -76,31 +78,34 @@ class EvaluatorDiagnosis:
 
         - thoughts: judged thoughts; read: those with a score; labelled: those with a score and a label;
           solvable: share of the labelled thoughts that could lead to a right answer.
-        - auc: probability that a solvable thought scores above another one, equal scores counted half (Hanley
-          & McNeil 1982); 0.5 is chance. auc_within: the same among thoughts of one run and depth, the only
-          ones that a search compares. Pooled tasks of different difficulty can make `auc` larger.
+        - auc: probability that a solvable thought scores above one that is not solvable, equal scores counted
+          half (Hanley & McNeil 1982); 0.5 is chance. auc_within: the same among thoughts of one run and
+          depth, which are the thoughts that a search compares. Pooling tasks of different difficulty can
+          make `auc` larger.
         - spearman: rank correlation of score and label, -1 to 1.
         - brier: mean squared difference of score and label (Brier 1950); 0 is best.
-        - calibration_error: expected difference of mean score and share solvable over the bins of
-          `calibration()` (Naeini et al. 2015); 0 is best.
-        - unreadable, unreadable_samples: share of thoughts, and of samples, that could not be read.
+        - calibration_error: expected absolute difference of mean score and share of solvable thoughts, over
+          10 bins (Naeini et al. 2015); 0 is best.
+        - unreadable, unreadable_samples: share of thoughts without a readable score, and of unreadable
+          samples.
         - collapse: share of pairs of siblings with the same score.
-        - distinct_texts, distinct_states: share of siblings that do not repeat an earlier one.
+        - distinct_texts, distinct_states: share of siblings that do not repeat an earlier sibling's text or
+          state.
         """
         return _Sums.of(self.thoughts, self.siblings).measures()
 
     @cached_property
     def intervals(self) -> pandas.DataFrame:
-        """The 95 % intervals of the measures that are not counts: one row each, with low and high.
+        """The 95 % intervals of the measures that are not counts: one row per measure, with low and high.
 
-        They are percentiles of 1,999 resamples of whole tasks, widened for few tasks (Hesterberg 2015,
+        The ends are percentiles of 1,999 resamples of whole tasks, widened for few tasks (Hesterberg 2015,
         section 3.3.2). `calibration_error` is biased upwards in a sample, and more so in a resample, so its
-        percentiles are mirrored at the measure (the basic interval), and low is 0 unless calibrated scores
-        would rarely (in 1 of 40 sign flips of the tasks) look as bad. In simulations with 5 to 50 tasks the
-        intervals covered the truth in 91–98 % of the cases.
+        percentiles are mirrored at the measure (the basic interval), and low is 0 unless an error as large
+        would be rare by chance (in at most 1 of 40 random sign flips of the tasks). In simulations with 5 to
+        50 tasks the intervals covered the truth in 91–98 % of the cases.
 
-        An interval is NaN if fewer than 5 tasks contribute, if more than 1 % of the resamples do not allow
-        the measure, or if all resamples agree.
+        An interval is NaN if fewer than 5 tasks contribute, if the measure is undefined in more than 1 % of
+        the resamples, or if all resamples give the same value.
         """
         return _Sums.of(self.thoughts, self.siblings).intervals()
 
@@ -134,10 +139,10 @@ class EvaluatorDiagnosis:
             bins: Number of bins, of equal width.
 
         Returns:
-            Columns: low and high (ends of the bin); thoughts (labelled ones in it); score (their mean);
-            solvable (how many are); share (solvable / thoughts) with its 95 % interval lower and upper,
-            Wilson's for the effective number of independent thoughts (see `tl.stats.success_rates`). NA
-            in an empty bin.
+            Columns: low and high (ends of the bin); thoughts (number of thoughts with a score and a label in
+            the bin); score (their mean score); solvable (how many of them are solvable); share (solvable /
+            thoughts) with its 95 % interval lower and upper, Wilson's for the effective number of independent
+            thoughts (see `tl.stats.success_rates`). NA in an empty bin.
         """
         import numpy as np  # noqa: PLC0415
         import pandas as pd  # noqa: PLC0415
@@ -167,8 +172,8 @@ class EvaluatorDiagnosis:
     def blame(self) -> pandas.DataFrame:
         """Failures by the component to blame: one row per setting and one for `all`.
 
-        Columns: runs, failed, one for each blame, and `not known` (runs of which it is unknown whether they
-        failed).
+        Columns: runs, failed, one count for each blame, and `not known` (runs for which it is unknown whether
+        they failed).
         """
         import pandas as pd  # noqa: PLC0415
 
@@ -251,21 +256,21 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     The measures are calibration, AUC, rank correlation, unreadable and collapsed scores, and diversity of
     siblings. A thought has a label if the domain knows whether it can lead to a right answer (puzzles), if it
     states an answer that is graded (tasks with `answer=` and `grade=`), or if a person marked it. Scores from
-    votes are shares of votes, and repeated states count each time: read the measures `by` evaluator and
-    depth.
+    votes are shares of votes, which other scores cannot be compared with: read the measures of each evaluator
+    (`by("by")`) and depth. A state that several thoughts reach counts for each of them.
 
-    A failed run has one blame, the same as the finding `why_it_failed` of `tl.diagnose`. It is the first in
-    this list that applies, unless the scores, the tools or a person explain more.
+    A failed run has one blame, which the finding `why_it_failed` of `tl.diagnose` explains. It is the first
+    in this list that applies, unless scores, results of tools or changes of a person show another cause.
 
-    - answerer: a leaf holds a correct answer that no evaluator pruned, and another answer was given
+    - answerer: a leaf that no evaluator pruned contains a correct answer, and another answer was given
     - unsolvable: no answer to the question can be correct
     - evaluator: all good thoughts (correct answers, or thoughts that could lead to one) on the deepest level
-    that has any were pruned; or a wrong thought was accepted as the answer while a good one was open
-    - search: good thoughts were pruned as above, but no thought that was kept on the level scored higher, for
+    that has any were pruned; or a wrong thought was accepted as the answer before a good one was expanded
+    - search: good thoughts were pruned as above, but no kept thought of the level scored higher, for
     example because the scores were equal
     - cut short: the search ended, or a call failed, before a good thought was expanded
     - proposer: good thoughts were expanded, and none of their children could lead to a correct answer
-    - unknown: the labels do not decide
+    - unknown: too few thoughts have labels to decide
 
     The blame is `person` instead if only the changes of a person explain it: a score, a text, a thought that
     the person pruned.
@@ -274,7 +279,7 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
         runs: A run, several runs, or a sweep (anything with `.df()` and `.run(run_id)`).
 
     Raises:
-        TypeError: For anything but runs.
+        TypeError: If `runs` is neither a run, several runs nor a sweep.
     """
     import pandas as pd  # noqa: PLC0415
 
@@ -314,7 +319,9 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
 
 
 def _unlabelled(thoughts: list[dict[str, Any]], why: str) -> str:
-    """Return why no thought has both a score and a label: `why` if labels are missing. "" if one has both."""
+    """Return why no thought has both a score and a label: `why` if labels are missing, "" if some thought has
+    both.
+    """
     scored = [row["solvable"] for row in thoughts if row["score"] is not None]
     if not scored:
         return "no score could be read." if thoughts else "no evaluator judged a thought."
@@ -360,7 +367,7 @@ class _Facts(Labels):
                 }
 
     def why_unlabelled(self) -> str:
-        """Why no judged thought has a label. Only meaningful if none has."""
+        """Return why no judged thought has a label. Call it only if none has one."""
         run, task = self.run, self.run.task
         by_hand = "or mark thoughts: run.mark(id, 'right')."
         if task is None:
@@ -450,8 +457,8 @@ class _Sums(NamedTuple):
         by_task: One row per task and one column per sum.
         good, other: Number of thoughts per task and score, by ascending score: `good` counts those that could
             lead to a correct answer, `other` the rest.
-        gaps: Sum of score minus label per task and bin.
-        is_share: Whether all scores are from 0 to 1.
+        gaps: Per task and bin, the sum of (score - label).
+        is_share: Whether all scores are between 0 and 1.
     """
 
     by_task: pandas.DataFrame
@@ -535,7 +542,9 @@ class _Sums(NamedTuple):
         return ends
 
     def _mirrored(self, low: float, high: float) -> tuple[float, float]:
-        """The interval of the calibration error from its percentiles."""
+        """Return the interval of the calibration error, given its percentiles; see
+        `EvaluatorDiagnosis.intervals`.
+        """
         import numpy as np  # noqa: PLC0415
 
         error = self.measures()["calibration_error"]
@@ -545,7 +554,7 @@ class _Sums(NamedTuple):
         return max(2 * error - high, 0.0) if clear else 0.0, 2 * error - low
 
     def _found(self, weights: numpy.ndarray[Any, Any]) -> dict[str, numpy.ndarray[Any, Any]]:
-        """Return each measure for each row of `weights`, the counts of the tasks. NaN if undefined."""
+        """Return each measure for each row of `weights`: how often each task counts. NaN if undefined."""
         import numpy as np  # noqa: PLC0415
 
         drawn = dict(zip(self.by_task, (weights @ self.by_task.to_numpy()).T, strict=True))
@@ -556,7 +565,7 @@ class _Sums(NamedTuple):
             found = {name: drawn[part] / drawn[whole] for name, (part, whole) in _RATIOS.items()}
             won = (good * (np.cumsum(other, axis=1) - other / 2)).sum(axis=1)
             found["auc"] = won / (ones * others)
-            rank = np.cumsum(at, axis=1) - at / 2 - middle[:, None]  # the bins below the middle one
+            rank = np.cumsum(at, axis=1) - at / 2 - middle[:, None]  # rank of a score from the middle
             spread = (at * rank**2).sum(axis=1) * ones * others / every
             found["spearman"] = (good * rank).sum(axis=1) / np.sqrt(spread)
             found["calibration_error"] = abs(weights @ self.gaps).sum(axis=1) / every
@@ -568,8 +577,8 @@ class _Sums(NamedTuple):
 
 
 def _pairs(score: Any, good: Any) -> tuple[float, int]:
-    """Return the number of pairs in which a solvable thought scores above another one, and the number of
-    pairs."""
+    """Return the number of pairs (solvable thought, other thought) in which the solvable one scores higher,
+    and the number of all such pairs."""
     ones, others = score[good == 1].tolist(), score[good == 0].tolist()
     return wins(ones, others), len(ones) * len(others)
 

@@ -1,8 +1,7 @@
-"""Facts about a run that need its domain, and labels of several runs.
+"""Facts about a run that need its domain, such as which thoughts can still lead to a correct answer.
 
-Unknown facts are `None`, never `False`. A domain is only used if it is complete: a loaded run may lack a
-user's functions. Runs are labelled as in a sweep: by what differs in their strategies, and by their
-questions.
+Unknown facts are `None` or left out, never `False`. A domain is used only if it is complete: a loaded run may
+lack a user's functions.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ T = TypeVar("T")
 
 
 def can_be_asked(run: Run) -> bool:
-    """Whether a view may use the task of a run: the task is known, and the run does not wait for grading."""
+    """Whether the task of a run may be used without a delay: the run does not wait for grading, and the kind
+    of its task is known."""
     try:
         return not run.waits_for_grading
     except (ValueError, LookupError):  # its task has an unknown kind
@@ -30,12 +30,17 @@ def can_be_asked(run: Run) -> bool:
 
 
 class Known:
-    """Facts about one run, each computed at its first use. `asking` states whether the task may be used."""
+    """Facts about one run, each computed at its first use.
+
+    Args:
+        run: The run.
+        asking: Whether the run's task may be used. Facts that need the task are unknown otherwise.
+    """
 
     def __init__(self, run: Run, *, asking: bool = True) -> None:
         self.run = run
         self.asking = asking
-        # The root of a strategy inside another only holds the question.
+        # The root of a nested strategy has the question as its text, and is no thought of the model.
         question = run.question
         self.thoughts = [node for node in run.tree if node.parent is not None and node.text != question]
 
@@ -47,7 +52,9 @@ class Known:
 
     @cached_property
     def right_leaves(self) -> list[str]:
-        """The leaves with a correct answer, as far as there is ground truth. Kept on a run that has ended."""
+        """Ids of the leaves with a correct answer. Empty without ground truth. Cached on a run that has
+        ended.
+        """
         run, task = self.run, self.task
         if task is None or run.grade is None:
             return []
@@ -62,7 +69,8 @@ class Known:
 
     @cached_property
     def finished(self) -> dict[str, float]:
-        """The grades of the answers of finished paths, by the thoughts that end them. Kept on the run."""
+        """The grades of the answers of finished paths, by the id of the last thought. Cached on a run that
+        has ended."""
         run, task = self.run, self.task
         if task is None:
             return {}
@@ -79,7 +87,8 @@ class Known:
         return graded
 
     def _graded(self, held: Mapping[str, str | None]) -> dict[str, float]:
-        """Grade answers, equal ones once. Those without a grade are left out."""
+        """Return the grades of answers by thought id. Equal answers are graded once; answers without a grade
+        are left out."""
         texts = list(dict.fromkeys(text for text in held.values() if text is not None))
         grades = dict(zip(texts, self.run.grades(texts), strict=True))
         found = ((id, grades[text]) for id, text in held.items() if text is not None)
@@ -87,9 +96,9 @@ class Known:
 
     @cached_property
     def solvable(self) -> dict[str, bool]:
-        """Whether a correct answer can still be reached from each thought, according to the domain.
+        """By thought id, whether a correct answer can still be reached, according to the domain.
 
-        The result is kept on a run that has ended, because its thoughts do not change.
+        Thoughts for which the domain cannot tell are left out. Cached on a run that has ended.
         """
         task = self.task
         kept: dict[str, bool] | None = self.run.__dict__.get("_solvable")
@@ -118,12 +127,15 @@ class Known:
         try:
             return question(task, self.run.steps(node.id))
         except Exception as error:
-            error.add_note(f"asked about thought {node.id} of run {self.run.id}: a domain is given any text")
+            error.add_note(
+                f"The domain raised this for thought {node.id} of run {self.run.id}. It must accept any text."
+            )
             raise
 
 
 def _answer(task: Task, path: Path, decided: bool) -> str | None:
-    """Return the answer that a finished path holds. `decided` says that the search took it for finished."""
+    """Return the answer of a finished path, or `None`. `decided` says that the search itself decided that the
+    path is finished."""
     domain = task.domain
     if not path:
         return None
@@ -138,8 +150,8 @@ def judged(node: Node) -> bool:
 
 
 def wins(ones: Iterable[float], others: Iterable[float]) -> float:
-    """Return the number of pairs in which one of `ones` is greater than one of `others`. Ties count one half.
-    As a share of all pairs it is the area under the ROC curve.
+    """Return the number of pairs (one of `ones`, one of `others`) in which the first is greater. Ties count
+    one half. Divided by the number of all pairs, this is the area under the ROC curve.
 
     References:
         Hanley and McNeil 1982.

@@ -1,9 +1,9 @@
 """Success at matched cost: the answer of each run with a smaller budget, without a new call.
 
-A point of a run at B calls is what the same run under `Budget(calls=B)` gives. Its strategy is driven again
-over the first B recorded replies in canonical order, and every later call is refused, as the budget would.
-All records before the first refusal must come out as they were recorded, so a strategy that has changed since
-raises an error. The cost of a point is that of its prefix.
+A point of a run at B calls is what the same run under `Budget(calls=B)` gives. Its strategy is run again with
+the first B recorded replies in canonical order, and every later call is refused, as the budget would refuse
+it. All records before the first refusal must equal the recorded ones, so a strategy that has changed since
+raises an error. The cost of a point is the cost of its first B calls.
 
 The functions take a sweep (anything with `.df()` and `.run(run_id)`), one run, or an iterable of runs.
 """
@@ -21,8 +21,8 @@ from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import success_rates
 from tot_lab.analysis.tables import Placed, is_sweep, placed, table
 from tot_lab.core.calls import REFUSED, Call, Reply, believed, format_error, is_admitted, refused
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Line
-from tot_lab.core.thinking import Budget
 from tot_lab.record.compute import Flops, flops_by_call
 from tot_lab.record.edits import Edits
 from tot_lab.record.losses import ByRole, columns_of, losses_of
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 Unit = Literal["calls", "tokens", "cost", "flops", "flops_prefix_once"]
 
 FRACTIONS: tuple[Unit, ...] = ("cost", "flops", "flops_prefix_once")
-"""Units with fractional amounts. The amounts of all other units are whole numbers."""
+"""Units with fractional amounts. Amounts of `calls` and `tokens` are whole numbers."""
 
 HALVINGS = 8
-"""A grid of tokens, USD or FLOPs begins at 2⁻⁸ of the most that a run used. A grid of calls begins at 1."""
+"""Default amounts of tokens, USD or FLOPs begin at 2⁻⁸ of the largest use of a run, and of calls at 1."""
 
 
 class Point(NamedTuple):
@@ -64,9 +64,10 @@ def anytime_performance(
     """Compute what each run would have answered with smaller budgets. No call is made.
 
     `tl.stats.success_rates(points, by=["setting", "at"])` makes curves of the result, and `tl.stats.compare`
-    works on the rows of one amount. The caps of a run itself hold too. Beyond the end of an
-    incomplete record (the run was killed, cancelled or refused money, or is counterfactual), the outcome is
-    NA. If a bug ended a run, every amount that covers the calls until then has that error.
+    works on the rows of one amount. Limits of the run's own budget and strategy still apply. For
+    amounts beyond the end of an incomplete record (the run was killed, cancelled, stopped by `spend`, or is
+    counterfactual), the outcome is NA. If a bug ended a run, every amount that includes all of its calls has
+    that error.
 
     Args:
         runs: A sweep, a run, or an iterable of runs.
@@ -74,25 +75,25 @@ def anytime_performance(
         unit: Unit of the amounts: `calls`, `tokens` (input and output, estimated for models that do not count
             them), `cost` (USD if every call were paid), `flops` or `flops_prefix_once` (see
             `tot_lab.record.compute`). An amount in a unit other than calls admits as many calls, in canonical
-            order, as fit into it. A live `Budget` reserves before each call, so it stops sooner, and has no
-            FLOPs.
+            order, as fit into it. A `Budget` stops a live run sooner, since it reserves before each call, and
+            cannot limit FLOPs.
 
     Returns:
         One row per run and amount: setting, task (category); repeat (Int64); run_id (string); at (Int64,
         or Float64 for USD and FLOPs); unit (category); calls, input_tokens, output_tokens (Int64), cost,
-        flops and flops_prefix_once (Float64) used by then; ROLE_calls, ROLE_failed, ROLE_unreadable,
-        ROLE_truncated (Int64) as in `sweep.df()`; answer (string); score (Float64); correct (boolean, NA
-        without a grade); stop_reason (category); error (string, what the strategy raised); changed (boolean,
-        whether the answer differs from that at the next smaller amount); simulated (boolean). For runs
-        outside a sweep, `setting` lists the settings that differ, and `task` is the question.
+        flops and flops_prefix_once (Float64), the use of the admitted calls; ROLE_calls, ROLE_failed,
+        ROLE_unreadable, ROLE_truncated (Int64) as in `sweep.df()`; answer (string); score (Float64); correct
+        (boolean, NA without a grade); stop_reason (category); error (string, what the strategy raised);
+        changed (boolean, whether the answer differs from the answer at the next smaller amount); simulated
+        (boolean). For runs outside a sweep, `setting` lists the settings that differ, and `task` is the
+        question.
 
     Raises:
-        LookupError: For a run that was loaded from a file and has a user's functions, and for a search that
-            no strategy made, such as a published log; `counterfactual` shows what a strategy would have done
-            there.
+        LookupError: For a run that was loaded from a file and needs a user's functions, and for a record that
+            no strategy made, such as a published log. For the latter, use `counterfactual`.
     """
     if unit not in get_args(Unit):
-        raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}, got {unit!r}.")
+        raise ValueError(f"unit must be one of {', '.join(get_args(Unit))}: got {unit!r}.")
     places: Iterable[Placed] = placed(runs, "anytime_performance")
     if not is_sweep(runs):
         places = list(places)
@@ -142,7 +143,7 @@ def _frame_of(rows: Sequence[tuple[Any, ...]], unit: Unit, amounts: int) -> pand
 def at_matched_cost(
     runs: Any, budget: float, *, unit: Unit = "calls", confidence: float = 0.95
 ) -> pandas.DataFrame:
-    """Compute the success rate of each setting if every run may use `budget`, an amount of `unit`.
+    """Compute the success rate of each setting if every run may use at most `budget`, an amount of `unit`.
 
     See `anytime_performance` for how a run is cut off, and `success_rates` for the columns.
     """
@@ -154,9 +155,9 @@ def pareto_frontier(
 ) -> pandas.DataFrame:
     """Compute success rate against cost, and which settings are Pareto-optimal.
 
-    A setting is on the frontier if no other one solves at least as many tasks for at most its cost and is
-    better in one of the two. The frontier is that of the measured rates; `tl.stats.compare` tests a
-    difference.
+    A setting is on the frontier unless another setting has at least its success rate for at most its cost,
+    and is better in one of the two. The measured rates are compared without a test; for that, use
+    `tl.stats.compare`.
 
     Args:
         df: A table with one row per run, as for `success_rates`.
@@ -178,7 +179,7 @@ def pareto_frontier(
     needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]
     given = table(df, needs)
     if not all(pandas.api.types.is_numeric_dtype(given[name]) for name in needs):
-        raise ValueError(f"unit={unit!r} has no numbers")
+        raise ValueError(f"unit must be a numeric column of the table: got {unit!r}.")
     shown = success_rates(given, by, confidence=confidence)
     keys = [by] if isinstance(by, str) else list(by)
     amounts = given.assign(**{unit: given[needs].sum(axis=1, skipna=False)})
@@ -189,9 +190,8 @@ def pareto_frontier(
     if not (rates == rates).any() or not (costs == costs).any():
         graded, priced = int(given["correct"].notna().sum()), int(amounts[unit].notna().sum())
         raise ValueError(
-            f"no setting of the table has both a grade and a known {unit!r}: {graded:,} of its "
-            f"{len(given):,} rows have a grade, and {priced:,} say {unit!r} (a published log says neither "
-            f"calls nor cost)"
+            f"No setting has both a grade and a known {unit!r}: of {len(given):,} rows, {graded:,} have a "
+            f"grade and {priced:,} have {unit!r}. A published log has neither calls nor cost."
         )
     shown["frontier"] = [
         bool(rate == rate and cost == cost)
@@ -202,13 +202,12 @@ def pareto_frontier(
 
 
 def _expect_strategy(run: Run | None) -> None:
-    """Raise `LookupError` for a record without a strategy."""
+    """Raise `LookupError` if no strategy made the record of `run`."""
     if run is not None and run.header.strategy.get("kind") in (None, "recorded"):
         unknown = ", ".join(run.header.unknown)
         raise LookupError(
-            f"run {run.id} ({run.name}) has no points: its record was not made by a strategy, so its "
-            f"answer with a smaller budget is unknown"
-            + (f"; its {unknown} are unknown too" if unknown else "")
+            f"Run {run.id} ({run.name}) cannot be run with a smaller budget: its record was not made by a "
+            f"strategy." + (f" Its {unknown} are unknown too." if unknown else "")
         )
 
 
@@ -216,15 +215,15 @@ def _expect_strategy(run: Run | None) -> None:
 
 
 def _grid(runs: Any, unit: Unit) -> list[float]:
-    """Return 2ᵏ and 1.5·2ᵏ up to the first that is at least the largest run. Every sweep gets the same
-    amounts."""
+    """Return the amounts 2ᵏ and 1.5·2ᵏ, up to the first that is at least the largest use of a run. Amounts of
+    different sweeps are thus comparable."""
     if isinstance(runs, list):
         most = max(sum(_spent(place.run, unit)) for place in runs)
     else:
         needs = ["input_tokens", "output_tokens"] if unit == "tokens" else [unit]
         most = table(runs, needs)[needs].astype("float64").sum(axis=1, skipna=False).max()
         if most != most:
-            raise ValueError(f"the table does not say how many {unit} the runs used: pass the amounts as at=")
+            raise ValueError(f"The {unit} that the runs used are unknown. Pass the amounts as at=.")
     if most == 0:
         return [0]
     last = ceil(log2(most))
@@ -237,7 +236,7 @@ def _grid(runs: Any, unit: Unit) -> list[float]:
 
 def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
     if not isinstance(at, Iterable):
-        raise TypeError(f"at must be a list of amounts, such as [{at!r}]")
+        raise TypeError(f"at must be a list of amounts, such as [1, 2, 4]: got {at!r}.")
     amounts = list(at)
     for amount in amounts:
         if (
@@ -247,22 +246,22 @@ def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
             or (unit not in FRACTIONS and amount != int(amount))
         ):
             whole = "a number" if unit in FRACTIONS else "a whole number"
-            raise ValueError(f"at must hold {whole} of {unit}, 0 or more, not {amount!r}")
+            raise ValueError(f"at must contain {whole} of {unit}, at least 0: got {amount!r}.")
     if not amounts:
-        raise ValueError("at must not be empty")
+        raise ValueError("at must not be empty.")
     return sorted(set(amounts))
 
 
 def _spent(run: Run, unit: Unit) -> list[float]:
-    """Return the usage of each call in canonical order."""
+    """Return the use of each call in `unit`, in canonical order."""
     lines = run.lines
     if unit in Flops._fields:
         by_call = flops_by_call(lines, run.params, run.header.unknown).values()
         known = [amount for flops in by_call if (amount := getattr(flops, unit)) is not None]
         if len(known) < len(by_call):
             raise ValueError(
-                "the FLOPs of some calls are not known: their roles need params, as in "
-                'Lab(roles={"propose": {"params": 1.5e9}}), and the models must count their tokens'
+                "The FLOPs of some calls are unknown: their roles need params, as in "
+                'Lab(roles={"propose": {"params": 1.5e9}}), and their models must report token counts.'
             )
         return known
     calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
@@ -271,7 +270,7 @@ def _spent(run: Run, unit: Unit) -> list[float]:
     if unit == "calls":
         return [1.0] * len(made)
     if unit == "cost" and any(reply.cost is None and reply.error is None for _, reply in made):
-        raise ValueError("the price of some calls is not known; use unit='tokens' or 'calls'")
+        raise ValueError("The cost of some calls is unknown. Use unit='tokens' or 'calls'.")
     amount = "usd" if unit == "cost" else unit
     return [used_by(calls[position], believed(reply))[amount] for position, reply in made]
 
@@ -280,12 +279,12 @@ def _spent(run: Run, unit: Unit) -> list[float]:
 
 
 async def _points(place: Placed, amounts: Sequence[float], unit: Unit) -> list[Point]:
-    """Return the outcomes of the run for each amount."""
+    """Return the outcome of a run for each amount."""
     if place.run is None:
         return [Point(None, error=place.error)] * len(amounts)
     cut = _Cut(place.run)
     sums = list(accumulate(_spent(place.run, unit)))
-    if not cut.known:  # with any larger amount, one more call might have been admitted
+    if not cut.known:  # the next call might fit into any larger amount, and its outcome is unknown
         sums = sums[: len(cut.ends) - 1]
         sums.append(sum(sums[-1:]) + (unit not in FRACTIONS))
     # Sums of cents differ from the written amount in their last digits.
@@ -307,25 +306,26 @@ class _Cut:
         self.known = run.stop_reason is not None and not any(map(self._lacks, replies.values()))
         """Whether the record contains all replies that the strategy requested."""
         self.ends = [0]
-        """Number of lines up to the n-th reply of a model, until the first call without a reply."""
+        """`ends[n]` is the number of lines up to the n-th reply of a model. It ends before the first call
+        without a reply."""
         for number, line in enumerate(self.lines, 1):
             if isinstance(line.e, Call) and self._lacks(replies.get(line.p)):
                 break
             if isinstance(line.e, Reply) and is_admitted(line.e):
                 self.ends.append(number)
             elif isinstance(line.e, Reply) and line.e.tool is not None:
-                self.ends[-1] = number  # results of tools between two calls are free
+                self.ends[-1] = number  # a point includes the results of tools before its next call
         self.grades: dict[str, tuple[float | None, str | None]] = {}
 
     def _lacks(self, reply: Reply | None) -> bool:
-        """Return whether a call has no reply that belongs to the search, because the run was interrupted or
-        is counterfactual."""
+        """Return whether a call has no reply of its model, because the run was interrupted or is
+        counterfactual."""
         if reply is None or reply.error in ("cancelled", REFUSED):
             return True
         return bool(self.run.header.counterfactual and reply.error and not refused(reply.error))
 
     async def point(self, calls: int) -> Point:
-        """Return the outcome with this number of calls."""
+        """Return the outcome if only the first `calls` calls are admitted, all `None` if it is unknown."""
         run = self.run
         if self.known and calls >= run.usage.calls:
             return self._graded(run)

@@ -1,10 +1,10 @@
-"""Settings at matched cost: each method with the scale at which it spends the same amount.
+"""Settings at matched cost: each method is scaled so that all of them spend the same amount.
 
-A method is scaled by one setting of its own: the attempts of self-consistency, the width of a beam, the
-iterations of MCTS, the samples of a tree of depth 1. `Strategy.scale_setting` names it, and
-`Strategy.max_calls` says what it costs at most. A simulated player of the task shows whether it may cost much
-less. No other model is called. Recorded runs tell how much a method really uses at the recorded scales. Its
-use at another scale is extrapolated from them in one of three ways:
+The scale of a method is the value of one of its settings: the attempts of self-consistency, the width of a
+beam, the iterations of MCTS, the samples of a tree of depth 1. `Strategy.scale_setting` names this setting,
+and `Strategy.max_calls` bounds the calls. Simulated players of the task's domain show whether the method may
+make far fewer calls. No other model is called. Recorded runs show how much a method really uses at the
+recorded scales. Its use at another scale is extrapolated from them in one of three ways:
 
 - a search with a limit of thoughts: by the number of thoughts;
 - another method with a tree: by `max_calls`, or by the scale if the recorded runs stay far below it;
@@ -38,32 +38,32 @@ LARGEST = 2**16
 """The largest scale that is tried."""
 
 TOLERANCE = 0.15
-"""How far from the amount the use of a method may be without a warning, as a share of the amount."""
+"""Relative deviation from the requested amount beyond which a method gets a warning."""
 
 SIMULATED = 2_000
-"""The most calls of a method that are simulated."""
+"""Maximum number of calls with which a run of a method is simulated."""
 
 SATURATED = 0.2
-"""If use grows more slowly than the scale to this power, the method is taken to end by itself."""
+"""If the use grows more slowly than the scale to this power, the method is assumed to stop by itself."""
 
 REACHED = 0.9
-"""If runs of several scales made less than this share of `max_calls`, their use follows the scale instead."""
+"""If runs of several scales made less than this share of `max_calls`, their use is extrapolated by scale."""
 
 REHEARSED = 8
-"""The most runs of each recorded scale that are rehearsed."""
+"""Maximum number of runs of each recorded scale that are rehearsed."""
 
 
 class MatchedMethod(NamedTuple):
     """The expected use of a method of `Matched`.
 
     Attributes:
-        setting: Its name.
-        scaled: The setting that scales it, `None` if there is none.
-        scale: The value of that setting, `None` if that is its value or there is no such setting.
+        setting: Name of the method.
+        scaled: Path of the setting that scales the method, `None` if it has none.
+        scale: The value of that setting. `None` if there is no such setting, or the setting is `None`.
         unit: Unit of `amount`, `low` and `high`.
         amount: The amount that was requested.
-        low: The least that it is expected to use, `None` if that is not known.
-        high: The most that it is expected to use.
+        low: The least that the method is expected to use, `None` if unknown.
+        high: The most that the method is expected to use.
     """
 
     setting: str
@@ -76,7 +76,7 @@ class MatchedMethod(NamedTuple):
 
     @property
     def near(self) -> bool:
-        """Whether all that it may use is within 15% of the amount."""
+        """Whether both `low` and `high` are within 15% of the amount."""
         least, most = self.amount * (1 - TOLERANCE), self.amount * (1 + TOLERANCE)
         return self.low is not None and least <= self.low and self.high <= most
 
@@ -89,9 +89,10 @@ class Matched(dict[str, Strategy]):
         self.methods = methods
 
     def df(self) -> pandas.DataFrame:
-        """Return one row per method: setting: string; scaled: string, the setting that scales it, and scale:
-        Int64, its value, NA if there is none; unit: string; amount: Float64, the requested one; low, high:
-        Float64, the use that is expected, low NA if not known; near: boolean, whether that is within 15%.
+        """Return one row per method: setting: string; scaled: string, the setting that scales the method, and
+        scale: Int64, its value, NA if there is none; unit: string; amount: Float64, the requested amount;
+        low, high: Float64, the least and most expected use, low NA if unknown; near: boolean, whether both
+        are within 15% of the amount.
         """
         columns = {"setting": "string", "scaled": "string", "scale": "Int64", "unit": "string"}
         columns |= dict.fromkeys(("amount", "low", "high"), "Float64")
@@ -121,23 +122,23 @@ def match(
     runs: Any = None,
     task: Task | None = None,
 ) -> Matched:
-    """Scale each method to spend the same amount per run. No model is called but a simulated one.
+    """Scale each method to spend the same amount per run. Only simulated models are called.
 
         settings = tl.match({"beam": tl.TreeOfThoughts(), "vote": tl.SelfConsistency()}, calls=60)
         settings = tl.match(settings, tokens=20_000, runs=first)  # `first` is a sweep at small scales
         settings = tl.match(settings, tokens=20_000, runs=[first, second])  # more exact with each sweep
 
-    Without `runs`, each strategy receives the largest scale at which it makes at most that many calls
-    (`max_calls`). A search that finds a solution early makes fewer. Its calls with two simulated players of
-    the task's domain, one that is always right and one that never is, show how many.
+    Without `runs`, each strategy receives the largest scale at which `max_calls` is at most `calls`. A search
+    that finds a solution early makes fewer calls. How few is estimated by runs with two simulated players of
+    the task's domain, one that is always right and one that never is.
 
-    With `runs`, each strategy receives the scale whose expected use is nearest to the amount. The expectation
-    agrees with the mean use at every recorded scale. Further scales follow from the number of thoughts, from
-    `max_calls`, or, for methods whose prompts may grow with the scale, from a rehearsal with the recorded
-    replies. Two recorded scales also show how the use of a method grows beyond that. A method that ends by
-    itself before it has used the amount receives the smallest scale at which it does.
+    With `runs`, each strategy receives the scale whose expected use is nearest to the amount. At a recorded
+    scale, the expected use is the mean of its runs. The use at other scales is extrapolated by the number of
+    thoughts, by `max_calls`, or, for methods whose prompts may grow with the scale, by a rehearsal with the
+    recorded replies. Runs at two or more scales make the extrapolation more exact. If a method stops by
+    itself before it has used the amount, it receives the smallest scale with the largest use.
 
-    A strategy without a setting of scale (one answer) stays as it is.
+    A strategy without a scale, such as `OneAnswer`, is returned unchanged.
 
     Args:
         settings: Strategies by name.
@@ -147,19 +148,19 @@ def match(
         usd: USD per run if every call were paid.
         flops: FLOPs per run, with every prompt counted in full; see `Run.compute`.
         runs: A sweep, several sweeps, or runs, with the same methods at any scale.
-        task: The task for which the calls are counted, in case their number depends on it.
+        task: A task for `max_calls` and the simulated players. `None` means a general question.
 
     Returns:
         A dict of strategies. Its `df()` lists the expected use of each.
 
     Warns:
-        UserWarning: If a method may use more than 15% more or less than the amount.
+        UserWarning: If the use of a method may deviate from the amount by more than 15%.
 
     Raises:
-        ValueError: If the amount is not a positive number, or if a method costs more than it at its smallest
-            scale, less at its largest (65,536), has no bound on its calls, or is not among `runs`. The
-            message names it.
-        TypeError: If one of `settings` is no strategy.
+        ValueError: If the amount is not a positive number. Also if a method uses more than the amount at
+            scale 1 or less at scale 65,536, has no bound on its calls, or has no run in `runs`; the message
+            names the method.
+        TypeError: If a value of `settings` is no strategy.
     """
     amounts = {"calls": calls, "tokens": tokens, "output_tokens": output_tokens, "usd": usd, "flops": flops}
     given = {unit: amount for unit, amount in amounts.items() if amount is not None}
@@ -222,7 +223,7 @@ def _bounded(name: str, strategy: Strategy, task: Task, most: float) -> Strategy
         raise ValueError(
             f"{name!r} may make {bound(1):,} calls at {path}=1, which is more than {most:,g} calls."
         )
-    scale = bisect_left(scales, bound(scale), key=bound) + 1  # a wider beam than the tree costs no more
+    scale = bisect_left(scales, bound(scale), key=bound) + 1  # the smallest scale with the same bound
     if scale == LARGEST and bound(LARGEST + 1) <= most:
         raise ValueError(_beyond(name, f"makes at most {bound(LARGEST):,} calls", path, most, "calls"))
     return strategy.at_scale(scale)
@@ -288,12 +289,12 @@ def _measure(
     unit: str,
     by_scale: Mapping[int, Sequence[Run]],
 ) -> Callable[[int], float]:
-    """Return a function of the scale that grows about like the use of the method, up to `limit`."""
+    """Return a function of the scale that is about proportional to the use of the method, up to `limit`."""
     if path.endswith("stop.nodes"):
         return lambda scale: max(scale - 1, 1)  # the root costs nothing
     runs = [run for same in by_scale.values() for run in same[:REHEARSED]]
     if any(isinstance(event, Note) and event.name == "tot.picked" for run in runs for event in run.events):
-        # A reply of a tree search belongs to its path, so it does not fit the paths at another scale.
+        # A rehearsal is no use: a recorded reply of a tree search does not fit the paths at another scale.
         def bound(scale: int) -> int:
             return _max_calls(name, strategy.at_scale(scale), task)
 
@@ -309,10 +310,10 @@ def _measure(
 
 
 def _curve(points: Mapping[float, float]) -> Callable[[float], float]:
-    """Return the function through `points` that is straight in logarithms, and continues beyond them.
+    """Return the function through `points` that is linear in logarithms, extrapolated beyond the points.
 
-    Through one point it is proportional. If the use hardly rises between the last two points, the method ends
-    by itself, and uses no more at any larger scale.
+    Through one point it is proportional. If the use hardly rises between the last two points, the method is
+    assumed to stop by itself, and to use no more at any larger scale.
     """
     known = sorted((log(x), log(y)) for x, y in points.items() if 0 < x < inf and y > 0)
 
@@ -335,7 +336,7 @@ def _curve(points: Mapping[float, float]) -> Callable[[float], float]:
 def _max_calls(name: str, strategy: Strategy, task: Task) -> int:
     calls = strategy.max_calls(task)
     if calls is None:
-        raise ValueError(f"{name!r} has no bound on its calls, so it cannot be matched.")
+        raise ValueError(f"{name!r} has no bound on its calls (max_calls is None), so it cannot be matched.")
     return calls
 
 
@@ -347,7 +348,7 @@ def _recorded(runs: Any) -> Iterator[Run]:
 
 
 def _same_method(strategy: Strategy, runs: Sequence[Run]) -> dict[int, list[Run]]:
-    """Return the runs of a method by scale. The key is 0 for a method without a scale."""
+    """Return the runs of a method by scale, or by 0 for a method without a scale."""
     path, same = strategy.scale_setting(), _at_scale_one(strategy)
     by_scale: dict[int, list[Run]] = {}
     for run in runs:
@@ -372,7 +373,7 @@ def _at_scale_one(strategy: Strategy) -> dict[str, Any]:
 
 
 def _use(run: Run, unit: str) -> float | None:
-    """Return what a run used, or `None` if that is not known."""
+    """Return how much of `unit` a run used, or `None` if that is unknown."""
     usage = run.usage
     if unit == "calls":
         return None if "calls" in run.header.unknown else usage.calls

@@ -1,6 +1,6 @@
-"""Thoughts of a run that hold text from outside: results of tools that access anything outside the lab.
+"""Thoughts of a run that contain text from outside: results of tools that access files or networks.
 
-Such a text may have been written by anyone, and may address the model instead of the reader. Views mark it.
+Such text may have been written by anyone, and may contain prompt injections. Views mark these thoughts.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from tot_lab.strategies.acting import MORE
 
 
 def from_outside(run: Run) -> dict[str, str]:
-    """Return, for the id of each thought from outside, the tool whose result the thought is.
+    """Return a dict from the id of each thought from outside to the tool whose result the thought contains.
 
-    Thoughts from outside are results of tools with any effect but `model`, or whose effects are not declared
-    or not known, and the parts of long results that the tool `more` shows after one of them.
+    Thoughts from outside are results of tools with an effect other than `model`, of tools with undeclared or
+    unknown effects, and the parts of long results that the tool `more` shows later.
     """
     inside = {name for name, settings in run.header.tools.items() if _is_inside(settings.get("effects"))}
     found: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """Rehearsal: a strategy carried out with recorded replies in place of a model, to see what it would use.
 
-The strategy makes its own prompts, so a rehearsal at another scale shows how they grow: the prompts of a
-debate contain the answers of all agents. No model, tool or function is called. A rehearsal tells what a
-method uses, never how good its answers are.
+The strategy itself makes the prompts, so a rehearsal at another scale shows how they grow: for example, the
+prompts of a debate contain the answers of all agents. No model, tool or function is called. A rehearsal
+estimates what a method uses, never how good its answers are.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.protocol import Effect, Gather, Procedure, Request, WithBudget
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Effect, Gather, Request, Thinking, WithBudget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.named import model_named
 from tot_lab.record.compute import params_of
@@ -23,11 +23,11 @@ from tot_lab.runtime.roles import roles_from, thinking_of
 from tot_lab.runtime.stepper import default_answer
 
 NEAREST = 5
-"""A reply is drawn from those to this many recorded prompts, the nearest in length."""
+"""A call without a recorded prompt gets a random reply to one of this many prompts, the nearest in length."""
 
 
 class Rates(NamedTuple):
-    """The use per token of a call's prompt and of its reply, in the unit that is counted."""
+    """The use per token of the prompt and per token of the reply of a call, in the unit that is counted."""
 
     prompt: float
     reply: float
@@ -38,20 +38,20 @@ RatesOfCall: TypeAlias = Callable[[Call], Rates]
 
 
 class TooMuch(Exception):
-    """The rehearsal has used more than the limit, or a player cannot answer a call."""
+    """Raised if the use exceeds the limit, or a simulated player cannot answer a call."""
 
 
 def rehearse(strategy: Strategy, run: Run, rates: RatesOfCall | None, limit: float) -> float:
     """Return what `strategy` would use for the task of `run`, if the replies were like those of `run`.
 
-    A call receives the reply to a recorded prompt of the same purpose: to the same prompt if it was recorded,
-    else to one of nearly the same length. The tokens of its prompt follow from the length of the prompt.
+    A call receives a recorded reply to the same prompt, else to a prompt of the same purpose and nearly the
+    same length. The tokens of its prompt are estimated from the number of characters.
 
     Args:
         strategy: The strategy, at any scale.
-        run: A run of the same method.
-        rates: Weights of the tokens. `None` counts the calls.
-        limit: The use at which the rehearsal stops. The result is infinite then.
+        run: A run of the same method at any scale.
+        rates: Use per token. `None` counts the calls.
+        limit: Maximum use. If it is exceeded, the rehearsal stops, and the result is infinite.
     """
     recorded = _Replies(run)
     used = 0.0
@@ -76,15 +76,16 @@ def rehearse(strategy: Strategy, run: Run, rates: RatesOfCall | None, limit: flo
 
 
 def simulated_calls(strategy: Strategy, task: Task, limit: int) -> int | None:
-    """Return the fewest calls that `strategy` makes with simulated players of the domain of `task`: one that
-    is always right, and one that never is. `None` if it makes more than `limit`, or calls tools or functions.
+    """Return the smaller number of calls that `strategy` makes with two simulated players of the domain of
+    `task`: one that is always right, and one that never is. `None` if the strategy makes more than `limit`
+    calls with one of them, or calls tools or functions.
     """
     try:
         player: Any = model_named(task.domain.player)
         has_skill = "skill" in type(player).model_fields
         players = [player.with_(skill=skill) for skill in (0.0, 1.0)] if has_skill else [player]
         return min(_played_calls(strategy, task, player, limit) for player in players)
-    except Exception:  # such as that of a custom domain or evaluator, which a run would report
+    except Exception:  # such as a bug in a custom domain or evaluator, which a run would report
         return None
 
 
@@ -107,8 +108,8 @@ def _played_calls(strategy: Strategy, task: Task, player: Any, limit: int) -> in
 
 
 def rates_of(runs: Sequence[Run], unit: str) -> RatesOfCall | None:
-    """Return the rates of tokens, of `flops`, or of `usd` as the recorded calls show them. `None` for
-    `calls`."""
+    """Return the rates for a unit of `match`. For `usd`, they are fitted to the costs of the recorded calls.
+    `None` for `calls`."""
     import numpy  # noqa: PLC0415
 
     if unit == "calls":
@@ -165,8 +166,8 @@ def _length(call: Call) -> int:
     return sum(len(message.content) for message in call.messages)
 
 
-def carry_out(thinking: Thinking[Any], answer: Callable[[Call], Reply]) -> Any:
-    """Run a strategy to its end, one branch after the other and without budgets."""
+def carry_out(thinking: Procedure[Any], answer: Callable[[Call], Reply]) -> Any:
+    """Run a strategy to its end, one branch after the other and without budgets. Returns its result."""
     value: Any = None
     while True:
         try:

@@ -1,9 +1,9 @@
 """Calibration of the routes of `tl.Adaptive`, and the regret of its choices.
 
-A choice is compared with the choices that were possible. The best one is found on one half of the tasks and
-measured on the other, and vice versa, because the best of several looks better than it is on the tasks that
-selected it; only `hindsight` skips this, as an upper bound. Every line has its interval, and the tables mark
-entries that the tasks do not settle.
+The choices of the router are compared with other ways to choose a setting. The best setting is selected on
+one half of the tasks and measured on the other half, and vice versa, because it looks too good on the tasks
+that selected it; only `hindsight` does not do this, as an upper bound. Every row has an interval, and
+`calibrate_router` marks choices that are not statistically significant.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ UNDECIDED = "undecided"
 """The kind of a task for which the rules of `tl.Adaptive` do not decide."""
 
 SURE = 0.05
-"""Significance level at which a choice is settled: p-value of the difference to the next best one."""
+"""Significance level: a choice is settled if its difference to the second best has at most this p-value."""
 
 
 def routed(run: Run) -> Routed | None:
-    """Return the choice of the first `tl.Adaptive` of a run. `None` if it chose nothing."""
+    """Return the choice of the first `tl.Adaptive` in a run. `None` if the run has none, or none chose."""
     expect_run(run, "routed")
     return routed_in(run.events)
 
 
 class Calibrated(NamedTuple):
-    """Routes for `tl.Adaptive(strategies=…, routes=found.routes)`, and their evidence.
+    """The result of `calibrate_router`: routes for `tl.Adaptive(strategies=…, routes=found.routes)`, and
+    their evidence.
 
     Attributes:
         routes: Maps each kind of task to the setting that solved most tasks. Ties go to the fewest calls.
-        evidence: One row per kind: kind, chosen, tasks, rate, low, high (Wilson's interval of the rate); next
-            (the second best setting); difference, difference_low, difference_high between the two, as in
-            `tl.stats.compare`; p (of no difference, Holm-corrected for the pairs from which the best was
-            selected); settled (p ≤ 0.05, or there was no choice).
+        evidence: One row per kind of task: kind; chosen (the setting); tasks; rate, low, high (its success
+            rate with Wilson's interval); next (the second best setting); difference, difference_low,
+            difference_high between the two, as in `tl.stats.compare`; p (of no difference, Holm-corrected for
+            all pairs of settings); settled (p ≤ 0.05, or there was only one setting).
     """
 
     routes: dict[str, str]
@@ -50,7 +51,7 @@ class Calibrated(NamedTuple):
 
     @property
     def unsettled(self) -> list[str]:
-        """Kinds whose tasks do not decide between the two best settings."""
+        """Kinds of tasks for which the two best settings do not differ significantly."""
         return [str(kind) for kind in self.evidence.loc[~self.evidence["settled"], "kind"]]
 
     def __repr__(self) -> str:
@@ -71,7 +72,7 @@ def calibrate_router(df: Any, *, by: str = "domain") -> Calibrated:
             `writing`, `steps`, `open`) and requires the sweep itself, which contains the tasks.
 
     Raises:
-        ValueError: If the table has no graded run or lacks that column.
+        ValueError: If the table has no graded run or lacks the column `by`.
 
     Warns:
         UserWarning: As `tl.stats.success_rates` does.
@@ -104,7 +105,9 @@ def calibrate_router(df: Any, *, by: str = "domain") -> Calibrated:
 
 
 def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.DataFrame:
-    """Compute the loss of `tl.Adaptive` against the best choice, in success rate. A negative loss is a gain.
+    """Compute how much higher the success rate of better choices would be than that of `tl.Adaptive`.
+
+    Negative regret means that `tl.Adaptive` was better.
 
     Args:
         df: A sweep, or its table, with runs of `Adaptive` and, on the same tasks, of the strategies that it
@@ -113,15 +116,17 @@ def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.
         by: As for `calibrate_router`.
 
     Returns:
-        One row per alternative: `one for all` (the best setting on the other half of the tasks), `one a
-        kind` (the best one on the tasks of its kind there, or on all tasks if there are none), and
-        `hindsight` (the best one on the task itself, an upper bound that is more optimistic with fewer
-        repeats). Every second task of each kind, in the order of the table, belongs to the
-        second half. Columns: against; regret, low, high (95 %) and p (of no difference), as in
+        One row per alternative: `one for all` (for each task, the setting that is best on the other half of
+            the tasks), `one a kind` (the setting that is best on tasks of the same kind in the other half, or
+            on the whole other half if it has none), and `hindsight` (the setting that is best on the task
+            itself, an upper bound that is more optimistic with fewer repeats). Every second task of each
+            kind, in the order of the table, belongs to the second half. Columns: against; regret, low, high
+            (95 %) and p (of no difference), as in
         `tl.stats.compare`; tasks; rate (of the alternative); rate_router.
 
     Raises:
-        ValueError: If one side is missing, or there are fewer than two tasks.
+        ValueError: If the router or the other settings have no graded runs, or have fewer than two graded
+            tasks in common.
 
     Warns:
         UserWarning: As `tl.stats.success_rates` does.
@@ -134,11 +139,11 @@ def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.
     name = _router_in(runs) if router is None else router
     own = runs[runs["setting"] == name]
     if own.empty:
-        raise ValueError(f"no setting {name!r} in the table; it has {', '.join(map(str, _labels(runs)))}")
+        raise ValueError(f"The table has no setting {name!r}. It has {', '.join(map(str, _labels(runs)))}.")
     others = _graded(runs[(runs["setting"] != name) & runs["task"].isin(own["task"])])
     shares = _Shares(others, by)
     if len(shares.tasks) < 2:
-        raise ValueError(f"{name!r} and the other settings have fewer than two graded tasks in common")
+        raise ValueError(f"{name!r} and the other settings must have at least two graded tasks in common.")
     rows = []
     for against, picked in shares.choices():
         chosen = others[others["setting"].astype(object) == others["task"].astype(object).map(picked)]
@@ -164,13 +169,15 @@ class _Shares:
         self.kinds = kinds.reindex(self.tasks).to_numpy()
 
     def ranked(self, on: Any = slice(None)) -> list[str]:
-        """The settings, best first on the tasks `on`: by success, then fewer calls, then the given order."""
+        """Return the settings, best on the tasks `on` first: by success, then by fewer calls, then as
+        given.
+        """
         solved, calls = self.solved[on].mean(), self.calls[on].mean()
         found = [name for name in self.settings if solved[name] == solved[name]]  # without NaN
         return sorted(found, key=lambda name: (-round(solved[name], 9), calls[name]))
 
     def choices(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Return the ways to choose a setting, each with the setting that it picks, by task."""
+        """Yield the name of each way to choose a setting, with the settings that it picks, by task."""
         import numpy  # noqa: PLC0415
 
         places = numpy.arange(len(self.tasks))
@@ -190,12 +197,14 @@ class _Shares:
 
 
 def _with_kinds(df: Any, by: str) -> pandas.DataFrame:
-    """Return the table with the kinds of tasks by the rules of `tl.Adaptive`, if they are requested."""
+    """Return the table. With `by="kind"`, it has the column `kind` by the rules of `tl.Adaptive`."""
     given = table(df, ["setting", "task", "correct", "calls", *([by] if by != "kind" else [])])
     if by != "kind" or "kind" in given:
         return given
     if not hasattr(df, "tasks"):
-        raise ValueError("by='kind' needs the sweep itself, not its table: the rules look at whole tasks")
+        raise ValueError(
+            "by='kind' needs the sweep itself instead of its table, since the rules read the tasks."
+        )
     kinds = {label: found.kind if (found := kind_of(task)) else UNDECIDED for label, task in df.tasks.items()}
     return given.assign(kind=given["task"].astype(object).map(kinds))
 
@@ -206,7 +215,7 @@ def _graded(runs: pandas.DataFrame) -> pandas.DataFrame:
     if "strategy" in kept:
         kept = kept[kept["strategy"] != Adaptive.kind]
     if kept.empty:
-        raise ValueError("the table has no graded run of a strategy to choose from")
+        raise ValueError("The table has no graded run of a strategy other than tl.Adaptive.")
     return kept
 
 
@@ -216,7 +225,8 @@ def _router_in(runs: pandas.DataFrame) -> str:
     names = _labels(runs[made])
     if len(names) != 1:
         raise ValueError(
-            f"router must name one of the settings; of tl.Adaptive are {', '.join(names) or 'none'}"
+            f"The table must have one setting of tl.Adaptive, or router= must name one: got "
+            f"{', '.join(names) or 'none'}."
         )
     return names[0]
 

@@ -2,15 +2,15 @@
 
 Tasks are the unit of sampling: repeats of a task are not independent samples, and two settings are compared
 on the tasks that both have. A run that failed with an error is neither solved nor unsolved: it is counted as
-an error and left out, as are runs without a grade. Random draws have a fixed seed, so the same table gives
-the same numbers.
+an error and left out. Runs without a grade are left out too. Random draws have a fixed seed, so the same
+table gives the same numbers.
 
 A table is a sweep, several runs, or a DataFrame with one row per run and the columns `setting`, `task` and
 `correct`, and optionally `error` and `run_id`.
 
 Every result reports the shares of failed, unreadable and truncated calls by role (see
-`tot_lab.record.losses`), because a run whose evaluator wrote nothing readable has an answer and a grade all
-the same. A share above 5 % raises a `UserWarning`.
+`tot_lab.record.losses`), because a run whose evaluator wrote nothing readable still has an answer and a
+grade. A share above 5 % raises a `UserWarning`.
 
 Intervals, tests and corrections are those of statsmodels (`proportion_confint`, `mcnemar`, `multipletests`)
 and scipy (`permutation_test`, `bootstrap`, `stats`).
@@ -45,7 +45,8 @@ class Comparison(NamedTuple):
     Attributes:
         a: The first setting.
         b: The second setting.
-        tasks: Tasks of which both have graded runs.
+        tasks: Number of tasks with graded runs of both settings. All of the following counts are of these
+            tasks.
         both: Tasks that both solved. With repeats, a task is solved if more than half of its runs solved it.
         a_only: Tasks that only `a` solved.
         b_only: Tasks that only `b` solved.
@@ -56,12 +57,12 @@ class Comparison(NamedTuple):
         low: Lower end of the interval of the difference.
         high: Upper end of that interval.
         p: Two-sided p-value of no difference.
-        unpaired: Tasks that only one of the two has. They are left out.
+        unpaired: Tasks with graded runs of only one of the two settings. They are left out.
         ungraded: Runs without a grade. They are left out.
         lost_a: Shares of lost calls of `a`, as in `success_rates`.
         lost_b: The same for `b`.
-        swaps: Random swaps from which `p` was computed, which is then an upper estimate: the observed
-            difference counts as one of them. 0 means that `p` is exact.
+        swaps: Number of random swaps from which `p` was estimated. The estimate is slightly too high, since
+            the observed difference counts as one of them. 0 means that `p` is exact.
     """
 
     a: Any
@@ -84,7 +85,7 @@ class Comparison(NamedTuple):
     swaps: int = 0
 
     def __repr__(self) -> str:
-        """Shares with three digits, and `p` as an upper limit if it is one."""
+        """Shares with three digits, and `p≤…` if `p` was estimated from random swaps."""
         fields = []
         for name, value in self._asdict().items():
             sign = "≤" if name == "p" and self.swaps else "="
@@ -117,8 +118,8 @@ def success_rates(
         low and high (its interval), Float64; lost (string), the shares of failed, unreadable and truncated
         calls by role, such as `evaluate 12.5% failed`, `none`, or NA if unknown. `lost_calls` gives these as
         numbers. If runs kept several answers (the table has the column `any_of_kept`), also first_answer, the
-        runs whose first answer solved the task, which equals solved, and any_of_kept, the runs of which any
-        kept answer did, Int64. Many publications report any_of_kept. If the table has the column
+        runs whose first answer is correct, which equals solved, and any_of_kept, the runs with any correct
+        answer among those kept, Int64. Many publications report any_of_kept. If the table has the column
         `answer_state`, also finished, cut and unfinished, the numbers of runs whose answer has that state,
         Int64.
 
@@ -168,7 +169,7 @@ def success_rates(
 
 
 def rates_of(frame: pandas.DataFrame) -> dict[Any, tuple[float, float, float]]:
-    """Return the success rate of each graded setting of a table with runs, and the ends of its interval."""
+    """Return, by setting, the success rate and the ends of its interval, without ungraded settings."""
     if frame.empty:
         return {}
     known = success_rates(without_losses(frame)).dropna(subset="rate")
@@ -180,12 +181,13 @@ def rates_of(frame: pandas.DataFrame) -> dict[Any, tuple[float, float, float]]:
 def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float = 0.95) -> Comparison:
     """Compare settings `a` and `b` on the tasks that both have.
 
-    The interval of the difference is a percentile bootstrap over tasks with two added tasks that differ by +1
-    and -1 (Bonett and Price 2012), so that settings that never differed still have an interval of some width.
-    `p` is that of McNemar's exact test. With repeats it is the sign-flip test over tasks, which McNemar's
-    test is a special case of: exact, from all swaps, if at most 13 tasks differ, else from 9,999 random ones
-    (`swaps`). If one setting ran a task more often than the other, `p` is at least that of a permutation test
-    which reassigns the runs of each task to the settings, 9,999 times at random.
+    The interval of the difference is a percentile bootstrap over tasks, to which two tasks with differences
+    of +1 and -1 are added (Bonett and Price 2012), so that equal settings still have an interval of some
+    width. `p` is the p-value of McNemar's exact test. With repeats it is that of the sign-flip test over
+    tasks, of which McNemar's test is a special case: exact, from all swaps of the two settings within tasks,
+    if at most 13 tasks differ, else from 9,999 random swaps (`swaps`). If the settings have different numbers
+    of runs of a task, `p` is at least the p-value of a permutation test that reassigns the runs of each task
+    to the settings, 9,999 times at random.
 
     Args:
         df: A table with one row per run; see the module.
@@ -223,7 +225,7 @@ def compare_all(
         number of pairs (Holm 1979).
 
     Warns:
-        UserWarning: Once, as `compare` does.
+        UserWarning: If more than 5 % of the calls of a role were lost, once for all settings.
     """
     import pandas  # noqa: PLC0415
     from statsmodels.stats.multitest import multipletests  # noqa: PLC0415
@@ -235,7 +237,7 @@ def compare_all(
     else:
         pairs = [(name, against) for name in names if name != against]
     if not pairs:
-        raise ValueError(f"there is one {by} ({names[0]!r}) and nothing to compare it with")
+        raise ValueError(f"compare_all needs at least two values of {by!r}: got only {names[0]!r}.")
     rows = pandas.DataFrame([_compared(shares, a, b, by, confidence) for a, b in pairs])
     rows["p_holm"] = multipletests(rows["p"], method="holm")[1]
     warn_of({name: shares.losses[name] for name in dict.fromkeys(name for pair in pairs for name in pair)})
@@ -278,7 +280,7 @@ def lost_calls(df: Any, by: str | Sequence[str] = "setting") -> pandas.DataFrame
 def required_sample_size(
     difference: float = 0.05, *, discordant: float = 0.5, power: float = 0.8, alpha: float = 0.05
 ) -> int:
-    """Compute how many tasks `compare` needs to find a difference, with one run per task and setting.
+    """Compute how many tasks `compare` needs to detect a difference, with one run per task and setting.
 
     The power is that of McNemar's exact test, summed over the possible numbers of discordant tasks. The
     approximation of Connor (1987, Biometrics 43:207) gives slightly fewer tasks.
@@ -287,7 +289,7 @@ def required_sample_size(
         difference: Difference of the success rates, 0–1.
         discordant: Share of the tasks that exactly one of the two settings solves. A pilot estimates it by
             (a_only + b_only) / tasks. 0.5 is the share for two independent settings with rates near one half.
-        power: Probability that p ≤ alpha.
+        power: Probability that p ≤ alpha if the difference is as large as `difference`.
         alpha: Significance level.
     """
     from scipy.stats import norm  # noqa: PLC0415
@@ -305,9 +307,9 @@ def required_sample_size(
 def minimum_detectable_difference(
     tasks: int, *, discordant: float = 0.5, power: float = 0.8, alpha: float = 0.05
 ) -> float:
-    """Compute the smallest difference of success rates that `tasks` tasks can show.
+    """Compute the smallest difference of success rates that `compare` detects with `tasks` tasks.
 
-    This is the inverse of `required_sample_size`, which describes the other parameters.
+    This is the inverse of `required_sample_size`; see there for the other parameters.
 
     Raises:
         ValueError: If there are too few tasks for any difference.
@@ -330,13 +332,13 @@ def _keys(by: str | Sequence[str]) -> list[str]:
 
 
 def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
-    """Return one row per run: `keys`, task, and whether it solved the task, failed, or has no grade."""
+    """Return one row per run with `keys`, task, solved, failed, ungraded and others. Validates the table."""
     if not keys:
         raise ValueError("by must name at least one column.")
     given = table(df, [*keys, "task", "correct"])
     expect_runs_once(given, keys)
     if taken := sorted({*keys} & _OWN):
-        raise ValueError(f"by={taken[0]!r}: the result has a column of that name. Rename yours.")
+        raise ValueError(f"by={taken[0]!r} is also the name of a column of the result. Rename your column.")
     runs, known = given[[*dict.fromkeys([*keys, "task"])]].copy(), solved(given)
     runs["failed"], runs["ungraded"] = failed(given), known.isna()
     runs["solved"] = known.fillna(False).astype(bool)
@@ -359,7 +361,7 @@ class _Shares(NamedTuple):
 
     Attributes:
         of: By setting and task, the share of runs that solved it (`mean`) and their number (`size`).
-        ungraded: By setting, the number of omitted runs.
+        ungraded: By setting, the number of runs without a grade, which are left out.
         losses: The lost calls, by setting.
     """
 
@@ -387,8 +389,8 @@ Numbers: TypeAlias = "numpy.ndarray[Any, Any]"
 
 
 def wilson(shares: Numbers, sizes: Numbers, weights: Numbers, confidence: float) -> tuple[float, float]:
-    """Return Wilson's interval of the weighted mean of the shares of some tasks. `sizes` are the numbers of
-    runs of the shares; `weights` add up to 1."""
+    """Return Wilson's interval of the weighted mean of shares, one per task. `sizes` are the numbers of runs
+    of the tasks; `weights` add up to 1."""
     from statsmodels.stats.proportion import proportion_confint  # noqa: PLC0415
 
     size = _effective(shares, sizes, weights, confidence)
@@ -398,7 +400,7 @@ def wilson(shares: Numbers, sizes: Numbers, weights: Numbers, confidence: float)
 
 
 def _effective(shares: Numbers, sizes: Numbers, weights: Numbers, confidence: float) -> float:
-    """Return the number of independent runs with the same information."""
+    """Return the effective number of runs: how many independent runs would carry the same information."""
     from scipy.stats import t  # noqa: PLC0415
 
     tasks = float(1 / (weights**2).sum())  # if all repeats of a task had the same outcome (Kish 1965)
@@ -423,15 +425,15 @@ def _compared(shares: _Shares, a: Any, b: Any, by: str, confidence: float) -> Co
     check_share(confidence, "confidence")
     for name in (a, b):
         if name not in shares.of:
-            raise ValueError(f"no {by} {name!r} in the table; it has {', '.join(map(repr, shares.of))}")
+            raise ValueError(f"The table has no {by} {name!r}. It has {', '.join(map(repr, shares.of))}.")
     if a == b:
-        raise ValueError(f"{by} {a!r} cannot be compared with itself")
+        raise ValueError(f"{by} {a!r} cannot be compared with itself. Pass two different values.")
     one, other = shares.of[a], shares.of[b]
     common = one.index[one.index.isin(other.index)]
     unpaired = len(one) + len(other) - 2 * len(common)
     if not len(common):
         raise ValueError(
-            f"{a!r} ({len(one)} graded tasks) and {b!r} ({len(other)}) have no graded task in common"
+            f"{a!r} ({len(one)} graded tasks) and {b!r} ({len(other)}) have no graded task in common."
         )
     first, second = (side.loc[common, "mean"].to_numpy(float) for side in (one, other))
     runs, others = (side.loc[common, "size"].to_numpy(int) for side in (one, other))
@@ -487,7 +489,9 @@ def _p(first: Any, second: Any, runs: Any, others: Any) -> tuple[float, int]:
 
 
 def _p_of_swaps(difference: Any) -> tuple[float, int]:
-    """Return the p-value if the settings of each task are exchangeable, and the number of random swaps."""
+    """Return the p-value of the sign-flip test, in which the two settings of a task are exchangeable, and the
+    number of random swaps, 0 if it is exact.
+    """
     import numpy  # noqa: PLC0415
     from scipy.stats import permutation_test  # noqa: PLC0415
     from statsmodels.stats.contingency_tables import mcnemar  # noqa: PLC0415
@@ -510,7 +514,7 @@ def _p_of_swaps(difference: Any) -> tuple[float, int]:
 
 
 def _p_of_deals(first: Any, second: Any, runs: Any, others: Any) -> float:
-    """Return the p-value if the runs of each task are exchangeable between the settings."""
+    """Return the p-value of a permutation test in which single runs of a task are exchangeable."""
     import numpy  # noqa: PLC0415
 
     order = numpy.lexsort((first, second, runs, others))
@@ -551,7 +555,7 @@ def _power(tasks: int, difference: float, discordant: float, alpha: float) -> fl
 
 def _check_design(difference: float, discordant: float, power: float, alpha: float) -> None:
     if not 0 < alpha < power < 1:
-        raise ValueError(f"alpha and power must have 0 < alpha < power < 1, got {alpha!r} and {power!r}.")
+        raise ValueError(f"alpha and power must satisfy 0 < alpha < power < 1: got {alpha!r} and {power!r}.")
     if not max(difference, 1e-9) <= discordant <= 1:
         raise ValueError(
             f"discordant must be between the difference ({difference:g}) and 1: got {discordant!r}."

@@ -13,7 +13,7 @@ class Summary(NamedTuple):
 
     Attributes:
         runs: Number of finished runs.
-        graded: How many of them are graded. A run that failed is not.
+        graded: Number of graded runs. Runs that failed with an error are not graded.
         success: Share of correct answers among the graded runs.
         score: Mean grade of the graded runs.
         calls, tokens, cost: Means per run; cost in USD without a cache.
@@ -34,12 +34,12 @@ class Summary(NamedTuple):
 
     @property
     def counted_runs(self) -> str:
-        """The number of runs, and how many of them are graded unless all are."""
+        """The number of runs or, if not all are graded, text such as `3 of 5 graded`."""
         return f"{self.runs:,}" if self.graded == self.runs else f"{self.graded:,} of {self.runs:,} graded"
 
 
 def summary(sweep: Sweep) -> list[Summary]:
-    """Return the settings of a sweep, so far."""
+    """Return the summary of each setting of a sweep over the runs finished so far."""
     by_setting: list[list[Row]] = [[] for _ in sweep.settings]
     for cell in sweep.cells:
         if cell.run_id in sweep.rows:
@@ -70,5 +70,5 @@ def _summed(label: str, rows: list[Row]) -> Summary:
 
 
 def losses_in(sweep: Sweep) -> dict[str, ByRole | None]:
-    """Return the losses of each setting, so far."""
+    """Return the lost calls of each setting over the runs finished so far."""
     return {line.setting: line.losses for line in summary(sweep)}

@@ -1,8 +1,8 @@
 """Tables, files and progress of a sweep.
 
-A table depends on the finished rows only, in the order of the sweep and not of completion. Between two
-correct executions of a sweep only times and real payments differ. Each file contains its provenance or
-has it in a file beside it.
+A table depends only on the finished runs, and has the order of the sweep, not of completion. Between two
+executions of a sweep only times and real payments differ. The provenance of each file is in the file or in a
+second file beside it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     import pandas
 
 
-# The table in LaTeX, for booktabs and `\input`. Names are escaped: a label of a setting is never read as a
-# command, as an option of a line or as mathematics.
+# The table in LaTeX, for booktabs and `\input`. Labels are escaped, so that LaTeX never reads them as a
+# command, an option of a line or mathematics.
 
 
 Column = tuple[str, list[str]]
@@ -67,15 +67,15 @@ class LatexTable(NamedTuple):
 
 
 def latex_table(lines: Sequence[Summary], frame: pandas.DataFrame, against: str | None = None) -> LatexTable:
-    """Return one line per setting, with success rate, interval, p-value and means per run.
+    """Return a LaTeX table with one line per setting: success rate, interval, p-value and means per run.
 
     Rates, intervals and p-values are those of `tl.stats.success_rates` and `tl.stats.compare_all`: a run that
-    failed with an error is left out. Columns that would say nothing are left out: `score` if every
+    failed with an error is left out. Columns without information are left out: `score` if every
     grade is 0 or 1, `errors` if there are none, and `lost calls` if none was lost.
 
     Args:
-        lines: The settings.
-        frame: One row per run.
+        lines: The summary of each setting.
+        frame: One row per run, as `df` returns it.
         against: The setting with which all others are compared. `None` leaves out the p-values.
 
     Raises:
@@ -124,7 +124,7 @@ def _statistics(names: Sequence[str], frame: pandas.DataFrame, against: str | No
 
 
 def _p_value(p: float | None, swaps: int) -> str:
-    """Return a p-value as text, with "≤" if random swaps estimated it, on average slightly too high."""
+    """Return a p-value as text, with "≤" if random swaps estimated it, which is slightly too high."""
     if p is None:
         return NONE
     if swaps:
@@ -164,7 +164,7 @@ _ESCAPES = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': r"\symbol{34}",  # babel makes it a command in some languages
+    '"': r"\symbol{34}",  # babel makes this sign a command in some languages
     "'": r"\textquotesingle{}",
     "`": r"\textasciigrave{}",
     "[": "{[}",  # as the first character of a line, LaTeX reads it as an option, like a star
@@ -196,19 +196,19 @@ def escaped(text: str) -> str:
 def df(sweep: Sweep) -> pandas.DataFrame:
     """Return one row per finished run, ordered by setting, task and repeat as given.
 
-    - setting: category, the setting's label, with all labels of the sweep in order
+    - setting: category, the setting's label; the categories are all labels of the sweep in order
     - strategy: category, the strategy's kind
-    - a column for each setting that differs between the strategies, by its path (`search.width`,
-      `search.exploration`; `answer_setting` if this list has a column of that name): Int64, Float64,
-      boolean or category. NA if a strategy has no such setting or it is `None`
+    - a column for each setting that differs between the strategies, named by its path (`search.width`,
+      `search.exploration`; `answer_setting` if this table has another column `answer`): Int64, Float64,
+      boolean or category. NA if a strategy has no such setting or its value is `None`
     - domain: category; task: category, the question, shortened to 60 characters (`sweep.tasks[task]` is the
       task with its whole `question`); task_id: string, the ids of the tasks, NA if one has none; no column if
       none has; task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
     - any_of_kept: boolean, whether any of the answers that the search kept is correct. NA for runs that kept
-      only one; no column if all did
-    - credit: Float64, partial credit of the answer, 0 to 1, only in sweeps of tasks that give any
-    - answer_state: string, `finished`, `unfinished` or `cut` (`Run.answer_state`); no column if none is known
+      only one answer; no column if every run kept only one
+    - credit: Float64, partial credit of the answer, 0 to 1; no column if all are unknown
+    - answer_state: string, `finished`, `unfinished` or `cut` (`Run.answer_state`); no column if never known
     - answer: string, NA if there is none; stop_reason: category, NA if the run could not start
     - error: string, the error of the strategy, the model's setup or the grading, NA if there is none
     - calls: Int64, calls made; failed_calls: Int64, calls without a reply
@@ -216,23 +216,22 @@ def df(sweep: Sweep) -> pandas.DataFrame:
       sweep (`propose`, `evaluate`, `answer`, …): calls made and lost, as defined in `tot_lab.record.losses`
     - input_tokens, output_tokens: Int64, NA if one is unknown. The prompt of several samples that were one
       request counts for each of them
-    - ROLE_input_tokens, ROLE_output_tokens: Int64, those of each role, so that the tokens of a generator and
-      of its judge or reward model are apart
-    - cost: Float64, USD without a cache; paid: Float64, USD really paid; NA if unknown. Of equal calls of
-      several runs, the first one sent is paid
-    - seconds: Float64, from start to end of the run, while other runs of the sweep were under way;
-      seconds_alone: Float64, what it would take without them: the time of the longest chain of calls that
-      wait for each other, NA if the duration of a call is unknown, such as that of a cached reply
+    - ROLE_input_tokens, ROLE_output_tokens: Int64, tokens of each role, such as the generator and its judge
+    - cost: Float64, USD without a cache; paid: Float64, USD really paid; NA if unknown. If several runs make
+      equal calls, only the first one sent is paid
+    - seconds: Float64, from start to end of the run, during which other runs of the sweep used the model too;
+      seconds_alone: Float64, an estimate of the duration without other runs: the time of the longest chain of
+      calls that wait for each other, NA if the duration of a call is unknown, as for a cached reply
     - flops, flops_prefix_once: Float64, 2 FLOPs per parameter and token, with every prompt counted in full,
-      and with what it repeats of the beginning of earlier calls counted once. NA without `params` of the
+      and without the prefix that it shares with earlier calls. NA without `params` of the
       roles of all calls; see `tot_lab.record.compute`
-    - selected_strategy: string, the one that `tl.Adaptive` selected, NA if none; strategy_used: string, the
-      one that did the work
+    - selected_strategy: string, the strategy that `tl.Adaptive` selected, NA if none; strategy_used: string,
+      the strategy that gave the result
     - simulated: boolean, whether a simulated model took part
     - run_id: string, determined by the settings of the run
 
-    `attrs["axes"]` names the columns of settings, `strategy` included, so that figures can tell them from
-    results. Parts of the table keep it.
+    `attrs["axes"]` lists the columns of settings, `strategy` included, so that figures can tell them from
+    results. A selection of rows or columns keeps `attrs`.
     """
     cells = [cell for cell in sweep.cells if cell.run_id in sweep.rows]
     rows = [sweep.rows[cell.run_id] for cell in cells]
@@ -280,7 +279,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
 def _tokens_by_role(
     tokens: Sequence[dict[str, tuple[int | None, int | None]] | None],
 ) -> dict[str, tuple[str, list[int | None]]]:
-    """The columns of tokens for each role for which any run made a call."""
+    """Return the token columns of each role for which any run made a call."""
     roles = [role for role in (*ROLES, OTHER) if any(role in known for known in tokens if known)]
     return {
         f"{role}_{name}": (
@@ -293,7 +292,7 @@ def _tokens_by_role(
 
 
 def _setting(values: list[Any], places: list[int]) -> tuple[str | tuple[str, ...], list[Any]]:
-    """The column of a setting, from its `values` by strategy and the strategy of each row (`places`)."""
+    """Return dtype and column of a setting: `values` by strategy, `places` the strategy of each row."""
     kinds = {type(value) for value in values if value is not None}
     if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
         kinds.add(str)  # a seed may not fit into an integer column
@@ -340,7 +339,7 @@ _LOSSES = 3
 
 
 def _described(sweep: Sweep, rates: Mapping[str, tuple[float, float, float]]) -> list[tuple[str, ...]]:
-    """Return the summary as text, with the success rates and intervals that are known."""
+    """Return the cells of the summary as text. Without `rates`, the intervals are missing."""
 
     def shown(amount: float | None, form: str) -> str:
         return "–" if amount is None else format(amount, form)
@@ -363,8 +362,8 @@ def _described(sweep: Sweep, rates: Mapping[str, tuple[float, float, float]]) ->
 
 
 def warned(sweep: Sweep) -> str:
-    """Return the warnings below the table, about failed and ungraded runs, lost calls, other doubts and
-    unequal checks, one per line.
+    """Return the warnings below the table, one per line: failed and ungraded runs, lost calls, other doubts,
+    and settings whose answers the domain did not check although it checked those of other settings.
     """
     lost = warning_of(losses_in(sweep))
     warnings = [_failures(sweep), _ungraded(sweep), lost, *_doubts(sweep), _unequal_checks(sweep)]
@@ -384,7 +383,7 @@ def _doubts(sweep: Sweep) -> Iterator[str]:
 
 
 def _failures(sweep: Sweep) -> str:
-    """Return how many runs failed, with the first error and how many have the same text or kind of error."""
+    """Return how many runs failed, with the first error and how many have its text or its kind, else ""."""
     rows = (sweep.rows.get(cell.run_id) for cell in sweep.cells)
     errors = [row.error for row in rows if row is not None and row.error is not None]
     if not errors:
@@ -403,7 +402,7 @@ def _kind(error: str) -> str:
 
 
 def _unequal_checks(sweep: Sweep) -> str:
-    """Return which settings answer only with what the domain has checked, if some do and some do not."""
+    """Return for which settings the domain checks answers, if for some and not for others, else ""."""
     tasks = sweep.tasks.values()
     checking = [
         label for label, strategy in sweep.settings.items() if any(map(strategy.checks_answers, tasks))
@@ -430,8 +429,8 @@ def _graded(sweep: Sweep) -> int:
 
 
 def _ungraded(sweep: Sweep) -> str:
-    """Return how many runs are not graded although their tasks have answers, and what would grade them, or
-    that no run is graded.
+    """Return how many runs are not graded although their tasks have answers, and the reason, or that no run
+    is graded, else "".
     """
     reasons = [task.domain.why_ungraded(task) for task in sweep.tasks.values()]
     rows = ((sweep.rows.get(cell.run_id), reasons[cell.task]) for cell in sweep.cells)
@@ -450,15 +449,15 @@ def _model_note(sweep: Sweep) -> str:
 
 
 def headline(sweep: Sweep) -> str:
-    """Return the line above the table."""
+    """Return the line above the table: numbers of runs, graded runs and calls."""
     parts = [f"{len(sweep.rows):,} of {len(sweep.cells):,} runs"]
     if (graded := _graded(sweep)) < len(sweep.rows):
         parts.append(f"{graded:,} of {len(sweep.rows):,} graded")
     if sweep.found:
         new = len(sweep.rows) - sweep.found
         parts.append(
-            f"{sweep.found:,} of them found on the disk, with the calls that they made then (another name= "
-            f"runs them anew), and {new:,} new"
+            f"{sweep.found:,} of them loaded from an earlier sweep with their calls (another name= runs them "
+            f"again), and {new:,} new"
         )
     if note := _model_note(sweep):
         parts.append(f"a {note} took part")
@@ -589,7 +588,7 @@ def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = N
 
 
 def csv(frame: pandas.DataFrame) -> str:
-    """Return a frame as CSV in which no text is executed as a formula. Texts may come from a model."""
+    """Return a frame as CSV in which a spreadsheet executes no text, such as a reply, as a formula."""
     texts = frame.select_dtypes(["string", "category", "object"])
     safe = frame.assign(
         **{
@@ -601,12 +600,12 @@ def csv(frame: pandas.DataFrame) -> str:
     return safe.to_csv(index=False, lineterminator="\r\n")
 
 
-_FORMULA = re.compile(r"['\t\r\n]|\s*[=+\-@＝＋－＠]")  # the list of OWASP, with the full-width forms
+_FORMULA = re.compile(r"['\t\r\n]|\s*[=+\-@＝＋－＠]")  # the list of OWASP, and full-width forms of its signs
 _NUMBER = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?", re.ASCII)
 
 
 def _no_formula(value: Any) -> Any:
-    """Return a text that is safe in a spreadsheet. Numbers remain numbers, also as text."""
+    """Return `value`, with a leading `'` if it is text that a spreadsheet may execute, and no number."""
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
         return value
     return f"'{value}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Placed(NamedTuple):
-    """A run with its place in a table. `run` is `None` if it could not start; `error` is the reason."""
+    """A run with its labels in a table. `run` is `None` if it could not start; `error` is the reason."""
 
     setting: str
     task: str
@@ -38,12 +38,12 @@ def is_sweep(runs: Any) -> bool:
 
 
 def placed(runs: Any, taker: str) -> Iterator[Placed]:
-    """Yield the runs of a sweep, each read when it is reached, of an iterable, or the given run.
+    """Yield the runs of a sweep (loaded one at a time), of an iterable, or the given run, with their labels.
 
-    `taker` is the name of the function that reads the runs. Its progress is shown after two seconds.
+    `taker` is the name of the calling function, for errors and for the progress bar shown after two seconds.
 
     Raises:
-        TypeError: For anything else.
+        TypeError: If `runs` is something else.
     """
     if is_sweep(runs):
         frame = table(runs, ["setting", "task", "repeat", "run_id", "stop_reason", "error"])
@@ -76,11 +76,11 @@ def placed(runs: Any, taker: str) -> Iterator[Placed]:
 
 
 def _label(question: str, choices: str, origin: str, alike: dict[str, tuple[str, set[str]]]) -> str:
-    """Return the label of a further task with `question`, and add the task to `alike`.
+    """Return the label of one more task with the text `question`, and add the task to `alike`.
 
-    `alike` holds the choices and the origins of the tasks with each label. Tasks of the same origin never
-    share a label. A task gets a label with the same choices, or else the label without a number, if it may
-    share it, and otherwise the next number.
+    `alike` has, for each label of this question, the choices of its tasks and their origins. Different tasks
+    of one origin never share a label. Among the labels that it may share, the task gets one with the same
+    choices, or else the question without a number. Otherwise it gets the question with the next number.
     """
     free = {label: known for label, (known, origins) in alike.items() if origin not in origins}
     label = next((label for label, known in free.items() if known == choices), question)
@@ -91,10 +91,10 @@ def _label(question: str, choices: str, origin: str, alike: dict[str, tuple[str,
 
 
 def _identity(run: Run) -> tuple[str, str, str]:
-    """Return a key that tells a run's task from others with its question, its choices, and its origin.
+    """Return a key that distinguishes tasks with the same question, the choices, and the origin of the task.
 
-    The task of an imported run also holds facts about that run, such as the grade of its answer and the id of
-    the trace. Besides the question, only its choices belong to the task.
+    The task of an imported run also contains data of that run, such as the grade of its answer and the id of
+    the trace, so only the choices are in its key.
     """
     task = run.header.task or {}
     choices = (task.get("data") or {}).get("choices")
@@ -143,7 +143,7 @@ def compute_columns(runs: Sequence[Any]) -> dict[str, tuple[str, list[Any]]]:
 
 def any_of_kept(values: Sequence[bool | None]) -> dict[str, tuple[str, list[bool | None]]]:
     """Return the column `any_of_kept` (boolean): whether any answer that a run kept is correct. NA for runs
-    that kept only one; no column if all did."""
+    that kept only one answer; an empty dict if every run kept only one."""
     return {} if set(values) <= {None} else {"any_of_kept": ("boolean", list(values))}
 
 
@@ -156,8 +156,8 @@ def strategy_of(run: Run) -> Strategy | None:
 
 
 def table(df: Any, needs: Sequence[str] = ()) -> pandas.DataFrame:
-    """Return `df` itself, the result of its `.df()`, or one row for each of several runs. An error names
-    missing columns."""
+    """Return `df` itself, the result of its `.df()`, or a table with one row per run. Raises `ValueError` if
+    the table is empty or lacks one of the columns `needs`."""
     import pandas  # noqa: PLC0415
 
     if hasattr(df, "df"):
@@ -170,19 +170,19 @@ def table(df: Any, needs: Sequence[str] = ()) -> pandas.DataFrame:
     lacking = [name for name in dict.fromkeys(needs) if name not in df.columns]
     if lacking:
         raise ValueError(
-            f"the table has no column {', '.join(map(repr, lacking))}; "
-            f"it has {', '.join(map(str, df.columns))}"
+            f"The table has no column {', '.join(map(repr, lacking))}. "
+            f"It has {', '.join(map(str, df.columns))}."
         )
     if df.empty:
-        raise ValueError("the table has no row")
+        raise ValueError("The table has no rows.")
     for name in {"setting", "task"} & set(df.columns):
         if (missing := df[name].isna()).any():
-            raise ValueError(f"the column {name!r} is empty in {missing.sum():,} of {len(df):,} rows")
+            raise ValueError(f"The column {name!r} is empty in {missing.sum():,} of {len(df):,} rows.")
     return df
 
 
 def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
-    """Raise `ValueError` if a group has two rows of one run, which are not repeats."""
+    """Raise `ValueError` if a group by `keys` has two rows of the same run, which would count as repeats."""
     if "run_id" in df:
         twice = df.duplicated([*dict.fromkeys([*keys, "run_id"])]) & df["run_id"].notna()
     elif "repeat" in df:
@@ -192,9 +192,9 @@ def expect_runs_once(df: pandas.DataFrame, keys: Sequence[str]) -> None:
     if twice.any():
         which = f"run {df.loc[twice, 'run_id'].iloc[0]!r}" if "run_id" in df else "one run"
         raise ValueError(
-            f"the table has more than one row of {which}: keep one, or distinguish them (of "
-            f"tl.stats.anytime_performance take the rows "
-            f"of one amount, or by=['setting', 'at'], in a figure x='at')"
+            f"The table has more than one row of {which}. Keep one row per run, or distinguish them: for "
+            f"tl.stats.anytime_performance, use the rows of one amount, by=['setting', 'at'], or x='at' in "
+            f"a figure."
         )
 
 
@@ -212,4 +212,4 @@ def solved(df: pandas.DataFrame) -> pandas.Series[bool]:
     try:
         return df["correct"].astype("boolean").mask(failed(df))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"the column 'correct' must hold true, false or nothing: {error}") from None
+        raise ValueError(f"The column 'correct' must contain only True, False and NA: {error}.") from None

@@ -1,12 +1,12 @@
 """Runs as training data of reward models and policies, in the column layouts of TRL and of public data sets.
 
-The label of a thought says whether a right answer can be reached from it. It comes from the first of these
-sources that knows: a person's mark, the domain (`Domain.solvable`), or the grades of the answers in the
-leaves below. The end of a path with an answer has the grade of that answer. Without any of them a thought has
-no label: a path that was pruned before its answer is unknown, not wrong. As in Math-Shepherd, the hard label
-says whether any answer below is right, and the soft one (`values`) is their mean grade.
+The label of a thought says whether a right answer can be reached from it. It comes from the first available
+of these sources: a person's mark, the domain (`Domain.solvable`), or the grades of the answers in the leaves
+below. The end of a path with an answer has the grade of that answer. Without any source a thought has no
+label: a path that was pruned before its answer is unknown, not wrong. As in Math-Shepherd, the hard label
+says whether any answer below is right, and the soft label (`values`) is the mean grade of these answers.
 
-Every row names its run and its thought, and rows that repeat another one are left out.
+Every row names its run and its thought. Duplicate rows are left out.
 
 References:
     TRL, dataset formats (stepwise supervision, preference, unpaired preference); Wang et al. 2024,
@@ -39,7 +39,7 @@ class Label(NamedTuple):
     """The label of a thought: whether a right answer can be reached from it.
 
     Attributes:
-        value: The mean grade of the answers below, 0 to 1, or 1.0 or 0.0 by a person or the domain.
+        value: The soft label: the mean grade of the answers below, or 1.0 or 0.0 by a person or the domain.
         right: Whether a right answer can be reached.
         source: Where the label comes from: `person`, `domain` or `leaves`.
     """
@@ -50,7 +50,7 @@ class Label(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step of a solution, with the thought that ends it."""
+    """The text of a step of a solution, and the last of the thoughts that form the step."""
 
     node: Node
     text: str
@@ -62,7 +62,7 @@ class Labelled:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.answers = self._answers()
-        """The labels of finished paths, by the thoughts that end them."""
+        """The labels of finished paths, by the id of the last thought."""
         self.labels = self._labels()
 
     @property
@@ -71,7 +71,7 @@ class Labelled:
         return SEPARATOR.join([self.run.question, *self.run.header.task.get("steps", ())])
 
     def steps(self, id: str) -> list[Step]:
-        """Return the steps of the path to a thought. An open thought and the next one are a single step."""
+        """Return the steps of the path to a thought. An open thought and its successor form a single step."""
         tree, steps, is_open = self.run.tree, list[Step](), False
         for node in tree.path(id)[1:]:
             if is_open:
@@ -82,7 +82,7 @@ class Labelled:
         return steps
 
     def is_step(self, node: Node) -> bool:
-        """Whether a thought is a step: not the question, nor the mark that the model ended its reply."""
+        """Whether a thought is a step: not the question, and not only the mark of the end of a reply."""
         return (
             node.parent is not None
             and node.id not in self.run.tree.closing
@@ -90,11 +90,11 @@ class Labelled:
         )
 
     def is_labelled_step(self, node: Node) -> bool:
-        """Whether a thought is a step with a label, and no copy of another one."""
+        """Whether a thought is a step with a label, and neither a duplicate nor failed."""
         return self.is_step(node) and node.id in self.labels and node.state not in _UNSOUND
 
     def ends(self) -> Iterator[Node]:
-        """Yield the leaves. Copies and failed thoughts are ignored, both as leaves and as children."""
+        """Yield the leaves. Duplicates and failed thoughts are ignored, both as leaves and as children."""
         sound = [node for node in self.run.tree if node.state not in _UNSOUND]
         inner = {node.parent for node in sound}
         return (node for node in sound if node.id not in inner)
@@ -145,7 +145,7 @@ _UNSOUND = ("duplicate", "failed")
 def stepwise(runs: Any) -> pandas.DataFrame:
     """Return solutions with a label for each step, in TRL's layout of stepwise supervision.
 
-    A row ends where the labels end, since nothing is known after a thought without a label.
+    A row ends before the first thought without a label, since nothing is known from there on.
 
     Args:
         runs: A sweep, a run or several runs.
@@ -153,8 +153,9 @@ def stepwise(runs: Any) -> pandas.DataFrame:
     Returns:
         prompt: string, the problem as stated. completions: object, list of the steps. labels: object, list of
         booleans, whether a right answer can be reached after each step. values: object, list of soft labels,
-        0 to 1. sources: object, list of `person`, `domain` or `leaves`. run_id: string. node: string, the
-        thought that ends the last step. scores: object, list of the evaluator's scores, `None` without one.
+        0 to 1. sources: object, list of `person`, `domain` or `leaves`. run_id: string. node: string, id
+        of the thought that ends the last step. scores: object, list of the evaluator's scores, `None` without
+        one.
     """
     return _frame(_stepwise(runs, "stepwise"), 3, **_STEPWISE)
 
@@ -194,8 +195,8 @@ def _stepwise(runs: Any, taker: str) -> Iterator[tuple[Any, ...]]:
 def preference(runs: Any, *, margin: float = 0.0) -> pandas.DataFrame:
     """Return pairs of a better and a worse next step, in TRL's layout of preferences (DPO).
 
-    The two are siblings, so the prompt is the problem and the steps before them, each with the text that
-    separates it from the next one.
+    The two steps are siblings. The prompt is the problem and the steps before them, each followed by the
+    separator of steps.
 
     Args:
         runs: A sweep, a run or several runs.
@@ -203,7 +204,7 @@ def preference(runs: Any, *, margin: float = 0.0) -> pandas.DataFrame:
 
     Returns:
         prompt, chosen, rejected: string. values: object, list of the two soft labels. sources: object, list
-        of where they come from. run_id: string. node, rejected_node: string, the two thoughts. scores:
+        of their two sources. run_id: string. node, rejected_node: string, ids of the two thoughts. scores:
         object, list of the evaluator's two scores, `None` without one.
     """
     return _frame(
@@ -251,7 +252,7 @@ def unpaired(runs: Any) -> pandas.DataFrame:
         runs: A sweep, a run or several runs.
 
     Returns:
-        prompt, completion: string, whose concatenation is the whole text. label: boolean, whether the answer
+        prompt, completion: string; concatenated, they are the whole text. label: boolean, whether the answer
         is right. value: Float64, its grade. source: string, `leaves` for a grade or `person` for a mark.
         run_id, node: string. scores: object, list of the evaluator's scores of the steps, `None` without one.
     """
@@ -284,8 +285,8 @@ def math_shepherd(runs: Any, *, task: str = "tot_lab") -> pandas.DataFrame:
         task: The value of the column `task`, in that data set `GSM8K` or `MATH`.
 
     Returns:
-        input: string, the problem and its steps, each ending in `ки`. label: string, the same with `+` or `-`
-        in its place. task: string. values, sources, run_id, node and scores: as in `stepwise`.
+        input: string, the problem and its steps, each ending in `ки`. label: string, the same text with `+`
+        or `-` in place of `ки`. task: string. values, sources, run_id, node and scores: as in `stepwise`.
 
     Raises:
         ValueError: If a text contains `ки`, which would be read as the end of a step.
@@ -309,8 +310,8 @@ def _math_shepherd(runs: Any, task: str) -> Iterator[tuple[Any, ...]]:
         ]
         if any(_STEP_END in text for text in (prompt, *steps)):
             raise ValueError(
-                f"math_shepherd cannot hold a text with {_STEP_END!r}, which ends a step in this layout: got "
-                f"one on the path to thought {node} of run {run_id}. Use stepwise."
+                f"A text on the path to thought {node} of run {run_id} contains {_STEP_END!r}, which ends a "
+                f"step in the layout of math_shepherd. Use stepwise."
             )
         ends = ["+" if label else "-" for label in labels]
         texts = [
@@ -324,8 +325,8 @@ def prm800k(runs: Any) -> pandas.DataFrame:
     """Return the path of each run's answer with the alternatives at each step, in the layout of PRM800K.
 
     A rating is 1 if a right answer can be reached after the step, and -1 if not; candidates without a label
-    are left out. The steps end where the labels end or, as in the second phase of that data set, with the
-    first wrong step that was chosen. Runs without an answer or without labels have no row.
+    are left out. The steps end before the first step without a label or, as in the second phase of that data
+    set, with the first wrong step of the path. Runs without an answer or without labels have no row.
 
     Args:
         runs: A sweep, a run or several runs.
@@ -405,7 +406,7 @@ def _labelled(runs: Any, taker: str) -> Iterator[Labelled]:
 
 @gc_paused()
 def _frame(rows: Iterator[tuple[Any, ...]], layout: int, **columns: str) -> pandas.DataFrame:
-    """Return rows as a frame. Of rows with equal values in the first `layout` columns, the first is kept."""
+    """Return rows as a frame. Of rows that are equal in the first `layout` columns, the first is kept."""
     kept: dict[str, tuple[Any, ...]] = {}
     for row in rows:
         kept.setdefault(repr(row[:layout]), row)

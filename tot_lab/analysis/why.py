@@ -28,7 +28,7 @@ NAMED = 3
 _UNKNOWN = "The cause is not known: nothing tells which thoughts could lead to a right answer."
 
 REPEATED = ("right_not_chosen", "unsolvable", "good_pruned", "cut_short")
-"""Kinds of findings that say the same as the reason if they concern the same thoughts."""
+"""Kinds of findings that repeat `why_it_failed` if they concern no other thoughts."""
 
 
 @gc_paused()
@@ -37,8 +37,8 @@ def diagnose(run: Run) -> Diagnosis:
 
     Kinds of findings:
 
-    - why_it_failed: where a failed run was lost, and by whom. It comes first, and the header of the explorer
-      shows it too.
+    - why_it_failed: which component is to blame for a failed run, and at which thoughts. It comes first, and
+      the header of the explorer shows it too.
     - right_not_chosen: the answer is wrong, and a leaf holds a right one. Needs ground truth.
     - unsolvable: no answer can be right. good_pruned: the answer is not right, and a pruned thought could
       have led to a right one, or was marked right. Both need a solver, ground truth or marks.
@@ -49,21 +49,21 @@ def diagnose(run: Run) -> Diagnosis:
     - person: what a person changed, in a branch or while the run was under way.
     - cut_short: a budget, the cap on thoughts or the iterations ended the search before all kept thoughts
       were expanded. out_of_turns: a tool loop used up its turns.
-    - unfinished_answer: the answer of a search on text comes from a path that states none.
-      separator_unseen: no reply ended at a stop text, so no path has steps.
-    - assumed_confidence: Deep Think could read no confidence, so its last iteration answered.
-      shortened_texts: its later phases were shown only the beginning of a text.
+    - unfinished_answer: the answer of a search on text comes from a path that does not state an answer.
+      separator_unseen: no reply ended at a stop sequence, so each reply is a single step.
+    - assumed_confidence: Deep Think could read no confidence, so the answer is that of its last iteration.
+      shortened_texts: prompts of later phases contained only a part of a text.
     - failed_calls, refused_calls, cut_off (replies that ended at `max_tokens`), unreadable_replies,
-      unreadable_scores: calls that were lost. shared_tokens: replies whose tokens were only counted together
-      with those of others.
+      unreadable_scores: calls that were lost. shared_tokens: replies for which the server reported only one
+      token count for several replies together.
     - failed_tools: failed tool calls. unavailable_tools: tools that the model asked for and could not call.
       repeated_calls: the same call on the same path with the same result. unused_tools: tools were offered,
       none was called, and the answer is not known to be right.
     - duplicates: siblings with the same text.
     - score_collapse: an evaluator gave nearly all thoughts the same score.
-    - contradiction: samples for one thought are far apart. equal_states: thoughts with the same state (or
-      siblings with the same text, if the domain has no states) have scores far apart. equal_draws:
-      further samples never differed.
+    - contradiction: samples of the score of one thought are far apart. equal_states: thoughts with the same
+      state (or siblings with the same text, if the domain has no states) have scores far apart. equal_draws:
+      all samples of the score of each thought are equal.
     """
     expect_run(run, "diagnose")
     lost = _lost(run, asking=True)
@@ -85,10 +85,10 @@ def blame_and_findings(run: Run) -> tuple[Blamed | None, Diagnosis]:
 
 
 def why_it_failed(run: Run) -> Finding | None:
-    """Return where a failed run was lost, according to `judge_evaluator`.
+    """Return the finding `why_it_failed`: the component to blame, as `judge_evaluator` determines it.
 
-    If nothing says which thoughts could still lead to a correct answer (a solver of the domain, a reference,
-    marks), the finding says what the record shows: that a wrong answer was accepted, whether a tool returned
+    If neither a solver of the domain, a reference nor marks tell which thoughts could still lead to a correct
+    answer, the finding says what the record shows: that a wrong answer was accepted, whether a tool returned
     the right one, or which pruned thoughts have the highest scores. Returns `None` if the run did not fail,
     or has not ended.
     """
@@ -112,7 +112,9 @@ def blame_and_reason(labels: Labels) -> tuple[Blamed, Finding]:
 
 
 class _Reason(NamedTuple):
-    """Who is to blame, what it did, and the thoughts that show it. `on=None` keeps the earlier blame."""
+    """The component to blame, what it did, and the thoughts that show it. `on=None` keeps the blame of
+    `Labels.blame`.
+    """
 
     on: Blame | None
     text: str
@@ -120,7 +122,7 @@ class _Reason(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The reason, beginning with who is to blame."""
+        """The reason as a sentence that begins with the component to blame."""
         who = "Answer" if self.on == "answerer" else self.on and self.on.capitalize()
         return f"{who}: {self.text}" if who else self.text
 
@@ -147,7 +149,9 @@ def _reason(run: Run, blamed: Blamed) -> _Reason:
 
 
 def _accepted(run: Run) -> _Reason | None:
-    """Return who scored a wrong answer so high that the search accepted it. `None` if none was accepted."""
+    """Return the evaluator or the person that scored a wrong answer so high that the search stopped with it,
+    as a reason. `None` if the search did not stop because of a score.
+    """
     best = run.best
     if run.stop_reason != "solved" or best is None or not _scored(best):
         return None
@@ -159,7 +163,7 @@ def _accepted(run: Run) -> _Reason | None:
 
 
 def _hope(run: Run, nodes: Sequence[Node]) -> str:
-    """Return a relative clause about good thoughts: that they are right, or could lead to a right answer."""
+    """Return a relative clause about good thoughts: they are right, or could lead to a right answer."""
     if _are_right(run, nodes):
         return "which is right" if len(nodes) == 1 else "which are right"
     return "which could still lead to a right answer"
@@ -182,9 +186,9 @@ def _are_right(run: Run, good: Sequence[Node]) -> bool:
 
 
 def _pruned(run: Run, good: Sequence[Node]) -> _Reason:
-    """Return who pruned thoughts from which a right answer could be reached.
+    """Return the reason that thoughts were pruned from which a right answer could be reached.
 
-    What the search did comes first: a person is named only for what the person's changes alone explain.
+    A person is to blame only if the person's changes alone explain the pruning.
     """
     others = [node for node in good if node.reason != "person"]
     if not others:
@@ -217,9 +221,9 @@ class _Scores:
 
     def __init__(self, run: Run) -> None:
         self.given: dict[str, list[tuple[int, Scored]]] = defaultdict(list)
-        """The readable evaluations of each thought, each with its place in the record."""
+        """The readable evaluations of each thought, each with its index in `run.events`."""
         self.pruned: dict[str, int] = {}
-        """The place at which each thought was pruned."""
+        """The index in `run.events` of the decision that pruned each thought."""
         for place, event in enumerate(run.events):
             if isinstance(event, Scored) and event.score is not None:
                 self.given[event.id].append((place, event))
@@ -228,9 +232,9 @@ class _Scores:
         self.most: dict[int, float] = {}
         """The highest score that a kept thought of each level ever had."""
         self.raised_by_person: dict[int, list[str]] = defaultdict(list)
-        """The kept thoughts of each level that a person scored."""
+        """Ids of the kept thoughts of each level that a person scored."""
         self.levels: dict[int, list[str]] = defaultdict(list)
-        """The pruned thoughts of each level."""
+        """Ids of the pruned thoughts of each level."""
         self.nodes = run.tree.nodes
         for node in run.tree:
             if node.state == "pruned":
@@ -242,11 +246,11 @@ class _Scores:
                     self.raised_by_person[node.depth].append(node.id)
 
     def at(self, id: str, place: int) -> Scored | None:
-        """Return the evaluation of the thought `id` that was in force at a place of the record."""
+        """Return the last readable evaluation of the thought `id` up to the index `place`, or `None`."""
         return next((event for when, event in reversed(self.given[id]) if when <= place), None)
 
     def raised(self, node: Node) -> list[Node]:
-        """Return the kept thoughts on the level of a pruned one that only a person scored above it."""
+        """Return the kept thoughts on the level of a pruned thought that only a person scored above it."""
         place = self.pruned[node.id]
         own = self.at(node.id, place)
         found = []
@@ -258,9 +262,9 @@ class _Scores:
         return found
 
     def blame(self, node: Node) -> str:
-        """Return the cause of pruning a thought: the `evaluator`; the `search`, if no thought that was kept
-        on the level scored higher; or a person, who changed the score of the thought itself
-        (`lowered`) or those of other thoughts (`raised`).
+        """Return why a thought was pruned: `evaluator`; `search`, if no kept thought on its level scored
+        higher; `lowered`, if a person changed the score of the thought itself; or `raised`, if a person
+        changed the scores of other thoughts.
         """
         place = self.pruned.get(node.id)
         own = None if place is None else self.at(node.id, place)
@@ -316,7 +320,9 @@ def _not_chosen(run: Run, right: Sequence[Node]) -> _Reason:
 
 
 def _misjudged(run: Run, right: Sequence[Node]) -> _Reason | None:
-    """Return the reason that right answers scored no higher than the given one, or `None`."""
+    """Return the reason that the right answers scored no higher than the answer that was given. `None` if one
+    did, or a score is missing.
+    """
     given = run.best
     if given is None or given.score is None or not all(map(_scored, [given, *right])):
         return None
@@ -341,8 +347,8 @@ def _scored(node: Node) -> bool:
 
 
 def _shown_by_record(run: Run) -> _Reason:
-    """Return what the record shows about a failure where nothing says which thoughts could lead to a right
-    answer: a wrong answer that was accepted, the results of tools, or the grades of other answers.
+    """Return the reason if it is unknown which thoughts could lead to a right answer: that a wrong answer was
+    accepted, or what the results of tools or the grades of other answers show.
     """
     found = _shown_by_tools(run)
     if not run.answer and (ended := _interruption(run)):
@@ -363,8 +369,8 @@ def _shown_by_record(run: Run) -> _Reason:
 
 
 def _shown_by_tools(run: Run) -> _Reason | None:
-    """Return whether a tool call returned the right answer. `None` if no tools were offered, or the task has
-    no right answer in words.
+    """Return a reason that says whether a tool call returned the right answer. `None` if no tools were
+    offered, or the task has no reference as text.
     """
     made = [row for row in tools_of(run) if row.call.purpose == TOOL]
     if not made:
@@ -394,8 +400,8 @@ def _shown_by_tools(run: Run) -> _Reason | None:
 
 
 def _shown_by_grades(run: Run) -> _Reason | None:
-    """Return the reason that the grades of several judged answers show. `None` for fewer than two such
-    answers, if they cannot be graded, or if the model was asked for steps of an answer.
+    """Return the reason that the grades of several judged answers show. `None` if there are fewer than two
+    graded answers, or if the strategy proposes steps instead of whole answers.
     """
     task = run.task
     purposes = {row.call.purpose for row in calls_of(run)} - {"branch"}
@@ -420,14 +426,14 @@ def _shown_by_grades(run: Run) -> _Reason | None:
 
 
 def _interruption(run: Run) -> str:
-    """Return which limit or budget ended the run, or that it was cancelled. "" otherwise."""
+    """Return a clause that says which limit or budget ended the run, or that it was cancelled, else ""."""
     stop = run.stop_reason or ""
     interrupted = stop.startswith(("budget:", "limit:")) or stop == "cancelled"
     return f"the run {describe_stop(stop)}" if interrupted else ""
 
 
 def _end_of(run: Run) -> str:
-    """Return how the run ended, as far as that may explain the failure."""
+    """Return a clause that says what stopped the run, or else that the answer is wrong or missing."""
     stop = run.stop_reason or ""
     if stop.startswith(("budget:", "limit:")) or stop in ("error", "cancelled", "exhausted", "stagnated"):
         return f"The run {describe_stop(stop)}" + (f": {run.error[:200]}" if run.error else "")
@@ -435,7 +441,7 @@ def _end_of(run: Run) -> str:
 
 
 def _ids(nodes: Sequence[Node], shows: Callable[[Node], bool] = judged) -> str:
-    """Name up to `NAMED` thoughts, with their scores if those are to be shown."""
+    """Name up to `NAMED` thoughts, with the scores of those for which `shows` is true."""
     names = [
         node.id if node.score is None or not shows(node) else f"{node.id} (score {format_score(node.score)})"
         for node in nodes[:NAMED]

@@ -11,9 +11,9 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from tot_lab.core.parts import InvalidSettings, Part, known_names
+from tot_lab.core.protocol import Budget
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.strategies.search import AnswerRule, Evaluator, Proposer, Search, Stop
 
 MAX_CALLS = 10_000

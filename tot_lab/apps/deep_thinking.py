@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tot_lab.core.parts import known_names
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Line
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.domains import open_ended
 from tot_lab.lab.context import SessionMemory, join_context
 from tot_lab.lab.lab import Lab, expect_lab

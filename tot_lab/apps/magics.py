@@ -34,9 +34,9 @@ from tot_lab.apps.cli.arguments import TOOL_OPTIONS, InvalidArgument, argument_e
 from tot_lab.apps.cli.terminal import escaped
 from tot_lab.apps.cli.thinking import OPTIONS, SIZES, settings_and_tools
 from tot_lab.apps.deep_thinking import PRESETS, NoModel, think
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Line
 from tot_lab.core.registry import names
-from tot_lab.core.thinking import Budget
 from tot_lab.lab.context import SessionMemory, format_value, join_context, read_files
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.settings import Settings

@@ -19,10 +19,10 @@ from typing import Any
 
 import msgspec
 
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Line, Record
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.model_settings import with_named_models
 from tot_lab.record.journal import outline, read_journal

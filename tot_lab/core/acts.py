@@ -1,7 +1,7 @@
 """Acts: the changes that a person makes to a search in progress.
 
 A pick is one selection of thoughts to expand. A search requests acts once per pick, with the number of the
-pick (`tot_lab.core.thinking.Acts`). The acts that it receives are recorded in one note, so a replay applies
+pick (`tot_lab.core.protocol.Acts`). The acts that it receives are recorded in one note, so a replay applies
 the same acts at the same pick.
 """
 

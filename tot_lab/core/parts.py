@@ -517,7 +517,8 @@ def _changed(part: Part | type[Part], head: str, value: Any, changes: dict[str, 
         problems = [{**one, "loc": (head, *one["loc"])} for one in error.problems]
         raise InvalidSettings.of(part if isinstance(part, type) else type(part), problems) from None
     kind = part if isinstance(part, type) else type(part)
-    raise ValueError(f"{head} of {kind.__name__} has no settings of its own: got {value!r}.")
+    path = f"{head}.{next(iter(changes))}"
+    raise ValueError(f"no setting {path!r}: {head} of {kind.__name__} is {value!r}, which has no settings.")
 
 
 def _plain(value: Any) -> Any:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message
-from tot_lab.core.methods import StrategyMethods
 from tot_lab.core.model_setting import ModelSetting, model_name
 from tot_lab.core.parts import Part, part_of
+from tot_lab.core.protocol import Procedure
+from tot_lab.core.strategy_methods import StrategyMethods
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking
 
 
 class Strategy(StrategyMethods, Part):
@@ -31,7 +31,7 @@ class Strategy(StrategyMethods, Part):
         path = self.scale_setting()
         return self if path is None else self.with_({path: scale})
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         """Reason about `task`.
 
         The strategy records the thought with the id `at` first, and the ids of all others begin with `at.`,

@@ -248,7 +248,7 @@ def tool_of(call: Call) -> str | None:
 
 
 def function_call(at: str, purpose: str, name: str, arguments: str, sample_index: int = 0) -> Call:
-    """A call that the Python function `name` of the strategy answers. See `core.thinking.Effect`."""
+    """A call that the Python function `name` of the strategy answers. See `core.protocol.Effect`."""
     return Call(at, purpose, (Message("user", arguments),), sample_index, model=f"{FUNCTION}:{name}")
 
 

@@ -5,6 +5,6 @@ strategy. Only the package root imports this package; `tot_lab.core.registry` na
 """
 
 from tot_lab.core.attach import attach
-from tot_lab.lab.sweeps.methods import SweepMethods
+from tot_lab.lab.sweeps.sweep_methods import SweepMethods
 
 attach(SweepMethods, "tot_lab.interop.inspect_logs", "save_inspect")

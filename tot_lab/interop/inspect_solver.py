@@ -25,10 +25,10 @@ from pydantic import PrivateAttr
 
 from tot_lab.core.calls import Call, Reply, refused
 from tot_lab.core.model_setting import model_names, models_of
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Decided, Ended, Line, Note, Scored, Thought
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import TOOL, tool_name
 from tot_lab.interop.inspect_messages import (
     arguments_in,

@@ -38,7 +38,7 @@ class Earlier(NamedTuple):
 
 
 def critiques_of(run: Run) -> list[str]:
-    """Return the critiques in `run` that did not accept the answer, without duplicates."""
+    """Return the critiques in `run` that rejected an answer, without duplicates."""
     critiques = [
         run.tree[event.data["critique"]].text
         for event in run.events
@@ -55,7 +55,7 @@ class SessionMemory:
         await tl.Session(lab, memory=memory).ask(tl.ReAct(), tl.general("Migrate to it."))
 
     The newest question and answer get half of the characters, the next newest half of the rest, and so on. Of
-    older ones for which no characters are left, only the number is given.
+    older questions for which no characters are left, the context states only the number.
 
     Args:
         most: Maximum number of characters of the context, at least 200.
@@ -78,7 +78,7 @@ class SessionMemory:
         return f"<SessionMemory of {len(self)} thoughts>"
 
     def add(self, run: Run) -> None:
-        """Store the answer and the critiques of `run`. A run without an answer and critiques is ignored."""
+        """Store the answer and the critiques of `run`. A run without either is ignored."""
         critiques = critiques_of(run)
         if run.answer or critiques:
             self.thoughts.append(Earlier(run.question, run.answer, run.id, tuple(critiques)))
@@ -166,7 +166,7 @@ def read_files(
 
 def _matching(pattern: str, folder: str | os.PathLike[str]) -> Sequence[str]:
     if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        raise ValueError(f"{pattern}: files must lie below the working directory.")
+        raise ValueError(f"{pattern}: a pattern must be a relative path without '..'.")
     # Path.glob would also match hidden files, which often hold keys.
     # A shell may have expanded the pattern to names that contain brackets.
     exact = Path(folder, pattern).is_file()

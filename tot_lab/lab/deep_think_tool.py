@@ -78,7 +78,7 @@ class DeepThinkTool(Tool):
     """A finished result is cached like a model's reply, so that a rerun works offline."""
 
     effects: Effects = (MODEL,)
-    # No limit of its own: only the agent's `max_result_characters` applies.
+    # The tool sets no limit: only the agent's `max_result_characters` applies.
     max_characters: Annotated[int, Field(ge=100)] = 100_000_000
     timeout: Annotated[float, Field(gt=0)] = 3600.0
     retries: Annotated[int, Field(ge=0)] = 0
@@ -88,7 +88,7 @@ class DeepThinkTool(Tool):
     """
 
     model: dict[str, Any]
-    """Settings of the lab's model and roles, in the form of a header."""
+    """Settings of the lab's model and roles, as a header stores them."""
 
     memory_mode: MemoryMode = "conversation"
     """Which guidance the agent gets. `reasoning` asks it to call the tool for all but simple facts."""

@@ -22,10 +22,10 @@ from tot_lab.core.attach import NamesNearest
 from tot_lab.core.calls import Model, Reply, is_made
 from tot_lab.core.model_setting import model_names
 from tot_lab.core.parameters import takes_fields_of, with_example
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Line, Record
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.lab.lessons import Lessons, LessonsError
 from tot_lab.lab.model_settings import named_model, with_named_models
 from tot_lab.lab.plan_store import PlanStore
@@ -81,7 +81,9 @@ class LabSettings(RunnerSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.trace is not None and not callable(getattr(self.trace, "following", None)):
-            raise TypeError(f"trace must be tl.OpenTelemetry(url) or another follower: got {self.trace!r}.")
+            raise TypeError(
+                f"trace must be tl.OpenTelemetry(url) or an object with `following`: got {self.trace!r}."
+            )
         if not isinstance(self.memory, str | os.PathLike | Lessons | None):
             raise TypeError(f"memory must be a path or tl.Lessons(path): got {self.memory!r}.")
         if not isinstance(self.runs, str | os.PathLike | None):
@@ -162,8 +164,8 @@ class Lab(NamesNearest):
         """USD that this lab has really paid, as far as prices are known.
 
         A new lab begins at 0. Payments of earlier labs for a run are added when this lab resumes the run or
-        continues its sweep. Under a limit, a request that reports no cost counts its reservation, unless it
-        was refused.
+        continues its sweep. If `spend` is set, a request without a reported cost counts the most that it can
+        have cost, unless it was refused.
         """
         return self.gateway.spend_limiter.total
 
@@ -213,7 +215,7 @@ class Lab(NamesNearest):
         budget: Budget | None = None,
         repeat: int = 0,
     ) -> Estimate:
-        """Return upper bounds for the usage of the same `run`, without sending or recording anything.
+        """Return upper bounds for the usage of `run` with the same arguments. Nothing is sent or recorded.
 
         Tools that only compute are carried out. For expected values from a few runs, use `estimate_sweep`
         with `pilot`.
@@ -244,8 +246,8 @@ class Lab(NamesNearest):
             budget: Limits on the usage of the run.
             repeat: Index of an independent repeat. Each index gives other samples. For several runs use
                 `sweep(…, repeats=)`.
-            watch: Called with each batch of new lines and of the notes that they imply during the run, and
-                with a note `call.partial`, which is not recorded, for the text so far of each open call.
+            watch: Called during the run with each batch of new lines and the notes derived from them, and
+                with notes `call.partial`, which are not recorded, with the text so far of an open call.
 
         Raises:
             asyncio.CancelledError: If the run was cancelled.
@@ -288,9 +290,9 @@ class Lab(NamesNearest):
             watch: As for `run`.
 
         Raises:
-            ValueError: If the domain cannot read `content` as a thought at that place, or if the run has not
-                ended or was not made by a strategy.
-            LookupError: If the run has no such thought.
+            ValueError: If the change is not possible: for example if the domain cannot read `content` as a
+                step, or if the run has not ended or has no thought `node`.
+            LookupError: If `run` was not made by a strategy, or needs functions that its file does not hold.
         """
         if sum(given is not None for given in (content, score, strategy)) != 1:
             raise ValueError("A branch makes exactly one change: pass one of content=, score= and strategy=.")
@@ -445,7 +447,7 @@ class Lab(NamesNearest):
         budget: Budget | None = None,
         pilot: int = 0,
     ) -> SweepEstimate:
-        """Predict the usage of the unfinished runs of the same `sweep`.
+        """Predict the usage of the unfinished runs of `sweep` with the same arguments.
 
         Args:
             strategies: As for `sweep`.
@@ -503,7 +505,9 @@ class Lab(NamesNearest):
         if isinstance(path, Run):
             raise TypeError(f"path must be the journal of a run: got a Run. Pass its path, {path.path}.")
         if not os.fspath(path):  # `Plan.journal` of a run in memory
-            raise ValueError("path must be the journal of a run: got ''. A run with runs=None has none.")
+            raise ValueError(
+                "path must be the journal of a run: got ''. A run of a lab with runs=None has no journal."
+            )
         if strategy is not None:
             strategy = self._with_models(strategy)
         execution = await self.runner.resume(Path(path), strategy, task, parent)
@@ -520,7 +524,7 @@ class Lab(NamesNearest):
     estimate_sync = blocking(estimate)
 
     def _chosen(self, strategy: Strategy | str | Task, task: Task | None) -> tuple[Strategy, Task]:
-        """Return the strategy that was given or named, or the default one, and the task."""
+        """Return the strategy that was passed, by itself or by name, or the lab's default, and the task."""
         if not isinstance(strategy, Task):
             return strategy_named(strategy), cast("Task", task)  # `check_arguments` reports a missing task
         default = self.runner.strategy or (ReAct() if self.gateway.toolbox.tools else None)
@@ -560,7 +564,7 @@ class Lab(NamesNearest):
 
 @contextmanager
 def _explained(sweep: Sweep) -> Iterator[None]:
-    """Add to an interruption the message which part of `sweep` is stored, and how to continue it."""
+    """Add to a cancellation a message that says what part of `sweep` is stored, and how to continue it."""
     try:
         yield
     except asyncio.CancelledError as stopped:
@@ -614,7 +618,7 @@ class Stream:
 
     def __init__(self, lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, repeat: int) -> None:
         self.lab = lab
-        """The lab that runs it."""
+        """The lab that carries out the run."""
         self._arguments = (strategy, task, budget, repeat)
         self.steer = Steering()
         """Pauses the run, and changes its search while it is in progress."""

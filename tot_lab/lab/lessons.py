@@ -121,7 +121,7 @@ class Lessons:
         return [Earlier(question, answer, run) for question, answer, run in found]
 
     def remind(self, strategy: Strategy, task: Task) -> tuple[Strategy, Task]:
-        """Return `strategy` and `task` with the critiques and answers that are recalled for `task`.
+        """Return `strategy` and `task` with the stored critiques and answers for similar tasks.
 
         A `tl.Reflexion` without prior critiques gets the critiques as its setting. All other texts are
         added to the context of the task, unless the context contains them already.

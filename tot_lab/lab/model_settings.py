@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from tot_lab.core.calls import Model
 from tot_lab.core.files import config_folder, read_regular
 from tot_lab.core.parts import Part, PydanticModel, known_names, map_parts
+from tot_lab.core.protocol import Budget
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Strategy
-from tot_lab.core.thinking import Budget
 from tot_lab.models.model_table import is_in_table
 from tot_lab.models.named import model_named
 from tot_lab.models.providers import (
@@ -39,8 +39,8 @@ from tot_lab.models.providers import (
 from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.strategies.research import ResearchDelegate
 
-# The places of settings: an option, the environment, and files. A project file may come from an
-# untrusted repository. Files of other users are ignored.
+# Settings come from an option, the environment and files. A project file may come from an untrusted
+# repository. Files of other users are ignored.
 
 
 FILE = "tot_lab.toml"
@@ -51,11 +51,13 @@ PREFIX = "TOT_LAB_"
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be used. The message names the setting and the place from which it comes."""
+    """A setting that cannot be used. The message names the setting and its source, such as a file."""
 
 
 class SettingsSource(NamedTuple):
-    """The settings of one place. `is_project` is true for a file that is not the user's own."""
+    """The settings of one source: an option, the environment or a file. `is_project` is true for a file that
+    is not the user's own.
+    """
 
     name: str
     values: dict[str, Any]
@@ -63,7 +65,7 @@ class SettingsSource(NamedTuple):
 
 
 DEFAULT = SettingsSource("default", {})
-"""The place of settings that were not given anywhere."""
+"""The source of settings that were not given."""
 
 
 def settings_files(folder: Path) -> Iterator[Path]:
@@ -80,7 +82,7 @@ def settings_files(folder: Path) -> Iterator[Path]:
 def is_trusted_owner(path: Path) -> bool:
     """Whether a file belongs to this user or to the system.
 
-    In a shared folder anybody could add a file that sends prompts and a key to another server.
+    In a shared folder any user could add a file that sends prompts and a key to another server.
     """
     if not hasattr(os, "getuid") or path.stat().st_uid in (os.getuid(), 0):
         return True
@@ -171,11 +173,12 @@ class ModelSettings(PydanticModel):
         return bool(self._unbound_by)
 
     def bind(self, bound: Collection[tuple[str, str]], file: str) -> None:
-        """Send no key if a project file, `file`, names a server or key that the user has not bound together.
+        """Send no key, unless the server is the provider's own or on this machine, or the user has bound the
+        key to the server.
 
         Args:
             bound: Pairs (variable of a key, server to which the user's own settings bind it).
-            file: The name of the project file. Empty without one.
+            file: The name of the project file that names the server or the key, for a warning.
         """
         server, provider = self._server, self._provider
         own_key = self.api_key_env is None or is_key_of(self.api_key_env, provider)
@@ -206,7 +209,7 @@ class ModelSettings(PydanticModel):
         return (self.api_key_env,) if self.api_key_env else key_variables(self._provider)
 
     def endpoint(self) -> Model | Endpoint:
-        """Return the model.
+        """Return the model that these settings describe.
 
         Raises:
             SettingsError: If these settings do not describe a model.
@@ -243,7 +246,7 @@ class ModelSettings(PydanticModel):
         raise SettingsError(f"{name} does not accept {', '.join(shown)}.")
 
     def _warn_without_key(self) -> None:
-        """Warn that the server receives no key, if there is one."""
+        """Warn that the server receives no key, if the environment has a key for it."""
         for variable in filter(os.environ.get, self._variables):
             server = self._server or self._provider
             host = urlsplit(server).hostname if self._server else server
@@ -262,7 +265,8 @@ class ModelSettings(PydanticModel):
 def named_model(name: str) -> Model | Endpoint | None:
     """Return the model `models.NAME` of the settings files. `None` if no file defines it.
 
-    Names that mean a model even without the files are never looked up, so that no file can redirect them.
+    Names that already mean a model without settings files are not looked up, so that no file can redirect
+    them.
 
     Raises:
         SettingsError: If the model cannot be used. See `ModelSettings.endpoint`.
@@ -289,7 +293,7 @@ def with_named_models(strategy: S, roles: Collection[str] = ()) -> S:
 
     Args:
         strategy: The strategy. Its parts are changed too.
-        roles: Roles of the lab, which take precedence.
+        roles: Names of the lab's roles, which are not replaced.
     """
 
     def named(part: Part) -> dict[str, Any]:
@@ -307,11 +311,11 @@ def with_named_models(strategy: S, roles: Collection[str] = ()) -> S:
 
 
 def check(kind: type[BaseModel], place: str, values: Any, table: tuple[str, ...] = ()) -> None:
-    """Raise `SettingsError` if the settings of one place are not valid.
+    """Raise `SettingsError` if the settings of one source are not valid.
 
     Args:
         kind: The class of the settings.
-        place: The name of the place.
+        place: The name of the source, such as a path or `environment`.
         values: The settings.
         table: The path of the table that holds them, in a file.
     """
@@ -353,7 +357,7 @@ def bound_keys(places: Sequence[SettingsSource]) -> set[tuple[str, str]]:
     """Return pairs (variable of a key, server to which the user's own settings bind it).
 
     Raises:
-        SettingsError: If one of these places holds an invalid setting.
+        SettingsError: If one of these sources contains an invalid setting.
     """
     own = [place for place in places if not place.is_project]
     tables: list[Mapping[str, Any]] = []
@@ -372,9 +376,9 @@ def _model_in_environment() -> dict[str, str]:
 
 
 def model_places(places: Sequence[SettingsSource], models: Mapping[str, Any]) -> dict[str, SettingsSource]:
-    """Return the place from which each setting of the model comes.
+    """Return the source of each setting of the model.
 
-    A named model (`models.NAME`) is complete, so places of lower precedence add nothing to it.
+    A named model (`models.NAME`) is complete, so sources of lower precedence add nothing to it.
     """
     chosen: dict[str, SettingsSource] = {}
     named = ""
@@ -398,7 +402,7 @@ def model_places(places: Sequence[SettingsSource], models: Mapping[str, Any]) ->
 def provider_in(model: str) -> str:
     """Return the provider in the name of a model.
 
-    This is "" for a name without a provider, such as Ollama's, in which a tag follows a colon.
+    Returns "" for a name without a provider, such as `qwen3:8b` of Ollama, in which a tag follows the colon.
     """
     if model.startswith("local:"):
         return "local"

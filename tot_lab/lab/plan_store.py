@@ -48,7 +48,7 @@ class PlanFold:
         elif isinstance(record, Note) and record.name.startswith("plan."):
             try:
                 return self._take_note(record, line.t)
-            except (KeyError, TypeError, ValueError):  # a note of other code with a similar name
+            except (KeyError, TypeError, ValueError):  # a user's own note with a name `plan.…`
                 return []
         return []
 
@@ -132,7 +132,7 @@ class PlanFold:
         return touched
 
     def _run_ended(self, line: Line) -> list[str]:
-        """Mark the active plans of an interrupted run as abandoned."""
+        """Mark the plans that were active when the run ended as abandoned."""
         left = [at for at, plan in self.plans.items() if plan.status == "active"]
         for at in left:
             self._change(at, line.t, status="abandoned", completed_at=line.t)

@@ -1,4 +1,4 @@
-"""The prompts of a strategy, shown without a model."""
+"""`Strategy.preview`: the prompts of a strategy, without a call to a model."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def preview(self: Strategy, task: Task) -> str:
 
 
 async def _first_calls(strategy: Strategy, task: Task) -> dict[str, Call]:
-    """The first call of each purpose. A simulated model reads only the prompts of its domain, so it first
-    answers the strategy without its prompt templates. The strategy itself then receives the same replies.
+    """Return the first call of each purpose. A simulated model can read only the domain's own prompts, so the
+    strategy first runs without its prompt templates. The strategy itself then receives the same replies.
     """
     replies: _Replies = {}
     await _follow(map_parts(strategy, _without_template), task, replies)

@@ -26,7 +26,7 @@ class Session:
         run = await session.ask(tl.ReAct(), task)
 
     Each query is shown the questions and answers of the session so far, and the critiques of failed attempts.
-    `tl.think(…, memory=session.memory)` shares this memory. Use `session.lab.run` for a query without it.
+    `tl.think(…, memory=session.memory)` shares this memory. A query with `session.lab.run` does not use it.
 
     Args:
         lab: The lab that runs the queries.

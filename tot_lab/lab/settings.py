@@ -1,14 +1,15 @@
 """Settings of a session: the model, its cache, its tools, and the limits of a query.
 
-Settings come from several places, and the nearest place takes precedence:
+Settings come from several sources, in this order of precedence:
 
     an option of the call   >   the environment, TOT_LAB_…   >   tot_lab.toml in the working directory
     or the nearest folder above it   >   tot_lab.toml in the user's config folder   >   the defaults
 
-A server, its model and its key belong to one provider. Once a place names the provider, places of lower
-precedence contribute these settings only if they name the same provider, so that no key reaches another one.
+A server, its model and its key belong to one provider. Once a source names the provider, sources of lower
+precedence contribute these settings only if they name the same provider, so that no key reaches another
+provider.
 A server that is named without a key receives the key of the provider; the first line of each query shows the
-server. Files never hold keys: `api_key_env` names the environment variable of the key. Errors name the place
+server. Files never hold keys: `api_key_env` names the environment variable of the key. Errors name the source
 and the setting. Files of other users are ignored.
 
 A project file may come from an untrusted repository. A server that it names receives no key, unless the
@@ -30,7 +31,7 @@ from pydantic import Field, PrivateAttr
 
 from tot_lab.core.files import config_folder
 from tot_lab.core.policy import written
-from tot_lab.core.thinking import Budget
+from tot_lab.core.protocol import Budget
 from tot_lab.lab.lab import Lab
 from tot_lab.lab.model_settings import (
     DEFAULT,
@@ -50,7 +51,7 @@ from tot_lab.lab.model_settings import (
 from tot_lab.strategies.research import ResearchDelegate
 from tot_lab.tools import EffectPolicy, Tool, tools_named
 
-_OTHERS = ("TOT_LAB_MODELS", "TOT_LAB_TOKEN")  # not settings: folder of weights, token of `tot-lab serve`
+_OTHERS = ("TOT_LAB_MODELS", "TOT_LAB_TOKEN")  # other variables: folder of weights, token of `tot-lab serve`
 _IN_FILES = ("models", "research", "budget", "tools", "allow")  # one variable cannot hold a table or a list
 
 
@@ -88,7 +89,7 @@ class Settings(ModelSettings):
 
         Args:
             folder: The folder. `None` means the working directory.
-            given: Options, which take precedence over every other place. `None` means that an option was not
+            given: Options, which take precedence over every other source. `None` means that an option was not
                 given.
 
         Raises:
@@ -135,7 +136,7 @@ class Settings(ModelSettings):
         if beside:
             table = f"models.{self.model}"
             raise SettingsError(
-                f"{', '.join(beside)} cannot be combined with {table}, which describes its model."
+                f"{', '.join(beside)} cannot be combined with {table}, which describes a whole model."
             )
         return self.models[self.model]
 
@@ -180,7 +181,7 @@ class Settings(ModelSettings):
         return {"tools": tools, "effect_policy": policy} if tools else {}
 
 
-# Places of settings.
+# Sources of settings.
 
 
 def allowed_by_user() -> frozenset[str]:
@@ -232,14 +233,14 @@ def _expect_harmless(sources: Mapping[str, SettingsSource], settings: Settings) 
     place = sources.get("cache", DEFAULT)
     if place.is_project and settings.cache is not None and not _is_below(settings.cache, place):
         raise SettingsError(
-            f"{place.name}: cache: a project file may name a folder only below its own: got "
+            f"{place.name}: cache: a project file may name only a folder below its own folder: got "
             f"{str(settings.cache.resolve())!r}. Name it in {config_folder() / FILE}."
         )
     place = sources.get("allow", DEFAULT)
     if place.is_project and settings.allow:
         raise SettingsError(
-            f"{place.name}: allow: a project file may not allow what tools do: got {sorted(settings.allow)}. "
-            f"Pass --allow, or set `allow` in {config_folder() / FILE}."
+            f"{place.name}: allow: a project file may not allow effects of tools: got "
+            f"{sorted(settings.allow)}. Pass --allow, or set `allow` in {config_folder() / FILE}."
         )
 
 
@@ -254,10 +255,10 @@ def _is_below(cache: Path, place: SettingsSource) -> bool:
 
 
 def _merged(places: Sequence[SettingsSource]) -> tuple[dict[str, Any], dict[str, SettingsSource]]:
-    """Merge the settings of several places, the nearest first.
+    """Merge the settings of several sources, those with the highest precedence first.
 
     Returns:
-        The merged settings, and the place of each. A named model is one setting, `models.NAME`.
+        The merged settings, and the source of each. A named model is one setting, `models.NAME`.
     """
     merged: dict[str, Any] = {}
     sources: dict[str, SettingsSource] = {}

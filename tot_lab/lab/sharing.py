@@ -24,7 +24,7 @@ class CacheContents(NamedTuple):
 
     Attributes:
         calls: Number of calls by model.
-        stores: Number of stores.
+        stores: Number of `Store` folders, of which `refresh` adds one.
         size: Bytes on disk.
         cost: USD that the calls cost, or `None` if a price is unknown.
     """
@@ -149,12 +149,12 @@ def import_calls(cache: Cache, other: Cache) -> tuple[int, int]:
 
 
 def verify(cache: Cache) -> list[str]:
-    """Return a message for each damaged entry of `cache`, with the reason."""
+    """Return a message for each damaged entry of `cache`, which names the entry and the reason."""
     return [str(entry) for _, entry in cache.entries() if isinstance(entry, CacheError)]
 
 
 def prune(cache: Cache, kept: dict[str, list[Reply]], *, really: bool) -> int:
-    """Remove every reply that is not in `kept`. Runs keep their own replies.
+    """Remove every reply that is not in `kept` from the cache. Journals are not changed.
 
     Args:
         cache: The cache.

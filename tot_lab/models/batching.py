@@ -26,8 +26,8 @@ MOST = 32
 """The most calls of one request: the default batch limit of text-embeddings-inference."""
 
 
-class Gathered(Flight):
-    """A group of calls that can be merged, and the request for those that still wait when it is sent."""
+class Batch(Flight):
+    """A batch of calls that can be merged, and the request for those that still wait when it is sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Batched:
     def __init__(self, inner: Backend, key: Callable[[Call], Hashable | None]) -> None:
         self.inner = inner
         self.key = key
-        self.gathering: dict[Hashable, Gathered] = {}
+        self.open_batches: dict[Hashable, Batch] = {}
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the reply to the only call in `calls`."""
@@ -91,10 +91,10 @@ class Batched:
         key = None if observer.watched else self.key(call)
         if key is None:
             return await self.inner.answer(calls, observer)
-        (group,) = self._joined(key, {observer: call})
-        await group.end(observer)
-        if group.task is not None:
-            reply = group.reply_to(observer)
+        (batch,) = self._joined(key, {observer: call})
+        await batch.end(observer)
+        if batch.task is not None:
+            reply = batch.reply_to(observer)
             if reply.error == LATER:
                 return await self.answer(calls, observer)
             if reply.error != UNLISTED:
@@ -110,10 +110,10 @@ class Batched:
             if observer in asked:
                 give(observer, (await self.answer([asked[observer]], observer))[0])
 
-        async def together(group: Gathered, observers: list[CallObserver]) -> None:
-            await group.end(*observers)
-            if group.task is not None:
-                replies = [(observer, group.reply_to(observer)) for observer in observers]
+        async def together(batch: Batch, observers: list[CallObserver]) -> None:
+            await batch.end(*observers)
+            if batch.task is not None:
+                replies = [(observer, batch.reply_to(observer)) for observer in observers]
                 observers = [observer for observer, reply in replies if reply.error == LATER]
                 for observer, reply in replies:
                     if reply.error != LATER and observer in asked:
@@ -126,32 +126,32 @@ class Batched:
         else:
             await asyncio.gather(*(together(*pair) for pair in self._joined(key, asked).items()))
 
-    def _joined(self, key: Hashable, asked: SampleCalls) -> dict[Gathered, list[CallObserver]]:
-        """Add each call to a waiting group, and return the groups with the observers of the added calls."""
-        groups = defaultdict[Gathered, list[CallObserver]](list)
-        group: Gathered | None = None
+    def _joined(self, key: Hashable, asked: SampleCalls) -> dict[Batch, list[CallObserver]]:
+        """Add each call to a waiting batch, and return the batches with the observers of the added calls."""
+        batches = defaultdict[Batch, list[CallObserver]](list)
+        batch: Batch | None = None
         for observer, call in asked.items():
-            if group is None or group.is_sent:
-                group = self.gathering.get(key)
-                if group is None or not group.open:
-                    group = self.gathering[key] = Gathered()
-                    group.loop.call_later(GATHERING, self._look, key, group, 0)
-            group.calls.append((call, observer))
-            group.add(observer)
-            groups[group].append(observer)
-            if len(group.calls) == MOST:
-                self._send(key, group)
-        return groups
+            if batch is None or batch.is_sent:
+                batch = self.open_batches.get(key)
+                if batch is None or not batch.open:
+                    batch = self.open_batches[key] = Batch()
+                    batch.loop.call_later(GATHERING, self._look, key, batch, 0)
+            batch.calls.append((call, observer))
+            batch.add(observer)
+            batches[batch].append(observer)
+            if len(batch.calls) == MOST:
+                self._send(key, batch)
+        return batches
 
-    def _look(self, key: Hashable, group: Gathered, before: int) -> None:
-        """Send the request of the group, or look again soon if it now has more than `before` calls."""
-        if before < len(group.calls) < MOST:
-            group.loop.call_soon(self._look, key, group, len(group.calls))
+    def _look(self, key: Hashable, batch: Batch, before: int) -> None:
+        """Send the request of the batch, or look again soon if it now has more than `before` calls."""
+        if before < len(batch.calls) < MOST:
+            batch.loop.call_soon(self._look, key, batch, len(batch.calls))
         else:
-            self._send(key, group)
+            self._send(key, batch)
 
-    def _send(self, key: Hashable, group: Gathered) -> None:
-        if self.gathering.get(key) is group:
-            del self.gathering[key]
-        if not group.is_sent:
-            group.send(self.inner)
+    def _send(self, key: Hashable, batch: Batch) -> None:
+        if self.open_batches.get(key) is batch:
+            del self.open_batches[key]
+        if not batch.is_sent:
+            batch.send(self.inner)

@@ -49,7 +49,7 @@ PATIENCE = 5.0
 """Seconds after which an unanswered request to save or restore a state is sent again."""
 
 
-class Beginning(NamedTuple):
+class PromptPrefix(NamedTuple):
     """A prefix of a prompt: the call that makes the server process it, and its text as in `text_of`."""
 
     call: Call
@@ -63,7 +63,7 @@ def text_of(call: Call) -> str:
     return "\n".join([*parts, *turns])
 
 
-def beginnings_of(call: Call) -> list[Beginning]:
+def prefixes_of(call: Call) -> list[PromptPrefix]:
     """Return the prefixes of the prompt of `call` that other calls may share, shortest first.
 
     Each ends before a blank line of the last message, and the longest leaves out the last paragraph only.
@@ -73,7 +73,7 @@ def beginnings_of(call: Call) -> list[Beginning]:
     if last.role != "user":
         return []
     ends = [end for end, _ in blank_lines_in(last.content)]
-    beginnings = list[Beginning]()
+    prefixes = list[PromptPrefix]()
     length = 0
     for end in ends:
         messages = (*before, Message("user", last.content[:end]))
@@ -81,8 +81,8 @@ def beginnings_of(call: Call) -> list[Beginning]:
         if whole >= length + SHORTEST and (whole >= GROWTH * length or end == ends[-1]):
             length = whole
             part = _without_reply(msgspec.structs.replace(call, messages=messages))
-            beginnings.append(Beginning(part, text_of(part)))
-    return beginnings
+            prefixes.append(PromptPrefix(part, text_of(part)))
+    return prefixes
 
 
 def _without_reply(call: Call) -> Call:
@@ -154,21 +154,21 @@ class Prefixes:
 
     async def _answer(self, request: _Request, call: Call, observer: CallObserver) -> Sequence[Reply]:
         is_exact = call.seed is not None
-        beginnings: list[Beginning] = []
+        prefixes: list[PromptPrefix] = []
         if self.works and (is_exact or len(self.held) > 1) and "cache_prompt" not in call.options:
-            beginnings = beginnings_of(call)
+            prefixes = prefixes_of(call)
             if not is_exact:
                 await asyncio.sleep(WAITING)  # concurrent calls of one search step arrive together
                 if sum(one.text == request.text for one in self._alive()) > 1:
                     # The state of this whole prompt is saved under a text that ends with a blank line. No
-                    # prefix of `beginnings_of` does, so a call with a seed never restores this state.
-                    beginnings.append(Beginning(_without_reply(call), f"{request.text}\n\n"))
+                    # prefix of `prefixes_of` does, so a call with a seed never restores this state.
+                    prefixes.append(PromptPrefix(_without_reply(call), f"{request.text}\n\n"))
         while not self._took_slot(request):
             await asyncio.sleep(WAITING)
-        cached = _Cached(observer, await self._begin(request, beginnings))
-        replies = await self._ask(request, call, cached, reuse=not is_exact or bool(beginnings))
+        cached = _Cached(observer, await self._begin(request, prefixes))
+        replies = await self._ask(request, call, cached, reuse=not is_exact or bool(prefixes))
         self.held[request.slot] = request.text
-        self.works = self.works and not (beginnings and cached.tokens == 0)
+        self.works = self.works and not (prefixes and cached.tokens == 0)
         return replies
 
     def _alive(self) -> list[_Request]:
@@ -190,16 +190,16 @@ class Prefixes:
             request.slot = slot
             return True
 
-    async def _begin(self, request: _Request, beginnings: list[Beginning]) -> int:
-        """Bring the slot to the state after the last of `beginnings`: restore the longest saved prefix,
+    async def _begin(self, request: _Request, prefixes: list[PromptPrefix]) -> int:
+        """Bring the slot to the state after the last of `prefixes`: restore the longest saved prefix,
         process and save the longer ones, and wait for those that other calls are processing. Returns the
         number of tokens processed.
         """
-        saved = len(beginnings)
-        while saved and not await self._restored(request, beginnings[saved - 1].text):
+        saved = len(prefixes)
+        while saved and not await self._restored(request, prefixes[saved - 1].text):
             saved -= 1
         processed = 0
-        for number, (call, text) in enumerate(beginnings[saved:], saved):
+        for number, (call, text) in enumerate(prefixes[saved:], saved):
             while any(one.saving == text for one in self._alive()):
                 await asyncio.sleep(WAITING)
             if await self._restored(request, text):

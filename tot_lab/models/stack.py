@@ -324,7 +324,7 @@ class Endpoint(Part):
         """Whether the context window that the server reports applies. `False` means only `window` does."""
         return True
 
-    def cached_beginning(self, call: Call) -> str | None:
+    def cached_prefix(self, call: Call) -> str | None:
         """Return the prefix of the prompt that the provider is asked to cache, or `None`. Of concurrent calls
         with the same prefix, all wait until the first has a reply.
         """

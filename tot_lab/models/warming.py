@@ -26,19 +26,19 @@ class Warmed:
 
     Args:
         inner: The next layer.
-        beginning: Returns the prefix of a call's prompt that the provider caches, or `None` if there is none.
+        prefix_of: Returns the prefix of a call's prompt that the provider caches, or `None` if there is none.
     """
 
-    def __init__(self, inner: Backend, beginning: Callable[[Call], str | None]) -> None:
+    def __init__(self, inner: Backend, prefix_of: Callable[[Call], str | None]) -> None:
         self.inner = inner
-        self.beginning = beginning
+        self.prefix_of = prefix_of
         self.used: dict[str, float] = {}
         """The monotonic time at which each prefix was last used, the oldest first."""
         self.first: dict[str, asyncio.Future[None]] = {}  # done when the first call with a prefix has ended
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
         """Return the replies."""
-        text = self.beginning(calls[0])
+        text = self.prefix_of(calls[0])
         if text is None:
             return await self.inner.answer(calls, observer)
         loop = asyncio.get_running_loop()

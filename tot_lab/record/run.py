@@ -30,8 +30,8 @@ from tot_lab.core.tree import Node, Tree
 from tot_lab.record.compute import Compute, compute_of, params_in
 from tot_lab.record.journal import Header, JournalError, parse_journal, write_journal
 from tot_lab.record.marks import Mark, Verdict, changed, made, read_marks, write_marks
-from tot_lab.record.methods import RunMethods
 from tot_lab.record.routed import Routed, routed_in, selected_in
+from tot_lab.record.run_methods import RunMethods
 
 GRADING = 5.0
 """Seconds of CPU time that matching the pattern of a task from a file may take."""

@@ -8,26 +8,26 @@
       Stepper.turn            stepper.py      advances the generator to its `Call`, and gives it a position
       Driver._take_up         driver.py       answers from the journal, or makes the call:
         Recorder.record       recorder.py     records the call
-        Admission.admit       admission.py    reserves, holds back or refuses (budget.py)
-        Clock.start           clock.py        starts its time limit, and again when a request is sent
-        Workers.take          driver.py       hands it to a task
+        Admission.admit       admission.py    admits, holds back or refuses it (budget.py)
+        Clock.start           clock.py        starts its time limit, and restarts it with each request
+        Workers.take          driver.py       queues it for a task
       Recorder.flush          recorder.py     writes the journal, then calls the watchers
 
     In the task (Workers._work):
       SlotPool.enter          slots.py        waits for a slot, if the strategy shares slots (Deep Think)
-      Gateway.ask             gateway.py      the stack of the model (models/stack.py) or the tool answers
-        or Gateway.ask_each   gateway.py      gives each of several samples of one request its reply
-        or text_of            threads.py      a function of the user does, in a thread if it would block
+      Gateway.ask             gateway.py      the stack of the model (models/stack.py), or the tool, answers
+        or Gateway.ask_each   gateway.py      answers several samples of one request together
+        or text_of            threads.py      a user's function answers, in a thread if it is not async
       Driver.receive          driver.py       settles the budget, and records the reply:
         Recorder.record       recorder.py     at the position of the call
         Stepper.answer        stepper.py      passes it to the generator in the next turn
 
 Changes by a person (edits of a branch, acts on a live search) are added to the steps of the strategy before
-these reach the driver: roles.py, steering.py, branching.py. replay.py carries out a recorded run with its own
-replies.
+these reach the driver: roles.py, steering.py, branching.py. replay.py repeats a recorded run with its
+recorded replies.
 """
 
 from tot_lab.core.attach import attach
-from tot_lab.record.methods import RunMethods
+from tot_lab.record.run_methods import RunMethods
 
 attach(RunMethods, "tot_lab.runtime.replay", "replay")

@@ -1,7 +1,7 @@
 """Admission: whether a call may be made now, has to wait, or is refused by a budget.
 
-The budgets themselves are in `tot_lab.runtime.budget`. This module makes their scopes, holds back the calls
-that wait for room in a budget, and loads the prices and limits that bound how much a call can use.
+The budgets themselves are in `tot_lab.runtime.budget`. This module creates the `Scope` objects, holds back
+the calls that wait for room in a budget, and loads the prices and limits that bound how much a call can use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 
 from tot_lab.core.calls import Bounds, Need, Reply, format_error
-from tot_lab.core.thinking import Budget, Gather, WithBudget
+from tot_lab.core.protocol import Budget, Gather, WithBudget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.runtime.budget import Group, Scope
 from tot_lab.runtime.clock import Clock
@@ -29,7 +29,7 @@ class Admission:
         recorder: Receives notes about the budgets.
         clock: Counts the limits on seconds.
         in_order: Whether branches run one after the other.
-        on_loaded: Called when bounds of calls that are held back have been loaded.
+        on_loaded: Called when prices and limits for which calls were held back have been loaded.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Admission:
     def of_branches(self, scope: Scope, step: Gather) -> tuple[Iterable[Scope], int]:
         """Return the scopes of the branches, and how many branches start at once.
 
-        Branches run in order if all of their calls might not fit into what is left, so that a rerun refuses
-        the same calls.
+        If the branches together may make more calls than the budget has left, they run one after the other,
+        so that a rerun refuses the same calls.
         """
         count, left = len(step.branches), scope.calls_left()
         fits = left is None or (step.at_most is not None and count * step.at_most <= left)
@@ -78,7 +78,7 @@ class Admission:
         return scopes, count if at_once is None else min(at_once, count)
 
     def raise_to(self, limits: Mapping[str, float]) -> None:
-        """Replace limits of the run's budget."""
+        """Replace limits of the run's budget. Limits that it does not have are ignored."""
         self.root.raise_to(limits)
         self._set_deadline(self.root)
 
@@ -98,9 +98,9 @@ class Admission:
         need = None if pending.reservation is None else pending.reservation.need
         if ready and scope.counts_amounts and pending.reservation is None:
             need = self._need(pending)
-        verdict, claims = scope.admit(call, self.recorder.now, need, ready=ready)
+        verdict, reservations = scope.admit(call, self.recorder.now, need, ready=ready)
         if ready:
-            pending.reservation = Reservation(need, claims)
+            pending.reservation = Reservation(need, reservations)
         if isinstance(verdict, Reply):
             cap = str(verdict.error).partition(":")[2]
             self.recorder.beside("budget.exceeded", call.node, cap=cap)
@@ -111,7 +111,7 @@ class Admission:
     def settle(self, pending: PendingCall, reply: Reply) -> None:
         """Count the usage of an admitted call, and release its reservation."""
         scope = pending.branch.scope
-        scope.settle(pending.call, reply, pending.claims, pending.need)
+        scope.settle(pending.call, reply, pending.reservations, pending.need)
         self._warn(scope, pending.call.node)
 
     def tried(self, pending: PendingCall, reply: Reply) -> bool:
@@ -119,28 +119,31 @@ class Admission:
         scope = pending.branch.scope
         if not scope.counts_amounts or asks_no_model(pending.call):
             return True
-        has_room = scope.tried(pending.call, reply, pending.claims, pending.need)
+        has_room = scope.tried(pending.call, reply, pending.reservations, pending.need)
         self._warn(scope, pending.call.node)
         return has_room
 
     def settle_late(self, pending: PendingCall, scope: Scope) -> Reply:
         """Release the reservation of a call that a limit of `scope` on seconds ended. Returns the refusal."""
         refusal = scope.refusal("seconds")
-        pending.branch.scope.settle(pending.call, refusal, pending.claims, pending.need)
+        pending.branch.scope.settle(pending.call, refusal, pending.reservations, pending.need)
         self.recorder.beside("budget.exceeded", pending.call.node, cap="seconds")
         return refusal
 
     def replayed(self, pending: PendingCall, reply: Reply, *, is_try: bool = False) -> None:
-        """Count a call, or a failed try, whose reply is in the journal, as when it was made."""
+        """Count a call, or a failed try, whose reply is in the journal, as it was counted when it was
+        made.
+        """
         scope = pending.branch.scope
         has_usage = reply.cost is not None and not reply.reported_usage
         need = self._need(pending) if scope.counts_amounts and not has_usage else None
         scope.replayed(pending.call, reply, need, is_try=is_try)
 
     def released(self, *, all: bool = False) -> list[tuple[PendingCall, Reply | None]]:
-        """Return the held calls that may be made now, or are refused now, in order.
+        """Remove the held calls that are decided now. Returns each with its refusal, `None` if it may be
+        made.
 
-        While a scope holds a call back, its later calls keep waiting. With `all`, every held call is checked.
+        While a scope holds a call back, later calls in this scope keep waiting. `all` checks every call.
         """
         waiting, self.held = self.held, deque()
         holding: set[Scope] = set()

@@ -14,7 +14,7 @@ T = TypeVar("T")
 def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
     """Return a blocking form of the async `function`, such as `run_sync` for `run`.
 
-    It runs in an event loop of its own, so that several threads may call it at once.
+    Each call runs in a new event loop, so that several threads may call the blocking form at once.
     """
     name = f"{function.__name__}_sync"
     called = function.__qualname__.replace("Lab.", "lab.")
@@ -33,7 +33,8 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
             raise KeyboardInterrupt(*(explained.args if explained else ())) from None
 
     finished.__name__, finished.__qualname__ = name, f"{function.__qualname__}_sync"
-    finished.__doc__ = f"""Like `{function.__name__}`, for scripts and threads: returns when it has finished.
+    finished.__doc__ = f"""Like `{function.__name__}`, for scripts and threads: blocks until the result is
+    available.
 
     Raises:
         RuntimeError: If an event loop is running, as in a notebook or an async function.

@@ -1,8 +1,8 @@
 """Branches of a run: what may be changed, and which calls the parent's record answers.
 
-A branch knows its parent only through its header, and a call that the parent's record answers costs nothing.
-A change that cannot take effect, such as a text that is not a valid step or a score that was never given, is
-refused before any call.
+The header of a branch names its parent and the change. A call that the parent's record answers costs nothing.
+A change that cannot take effect, such as a text that is not a valid step or a new score for a thought without
+a score, raises an error before any call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def source_of(run: Run, node: str, strategy: Strategy | None) -> tuple[Strategy,
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If the run has not ended, has no such thought, or the path to the thought is complete.
+        ValueError: If the run has not ended or has no such thought, or if `strategy` would have to continue a
+            complete path.
         LookupError: If the run was not made by a strategy, or was made with functions that its file does not
             hold.
     """
@@ -49,7 +50,7 @@ def source_of(run: Run, node: str, strategy: Strategy | None) -> tuple[Strategy,
     if run.stop_reason is None:
         raise ValueError("This run has not ended. Finish it with lab.resume(path) first.")
     if node not in run.tree:
-        hint = "" if isinstance(node, str) else f" Ids are texts, such as {str(node)!r}."
+        hint = "" if isinstance(node, str) else f" Ids are strings, such as {str(node)!r}."
         raise ValueError(f"node must be a thought of this run: got {node!r}.{hint}")
     missing = [
         *needs_functions(run.task.domain),
@@ -70,8 +71,8 @@ def source_of(run: Run, node: str, strategy: Strategy | None) -> tuple[Strategy,
 def describe_change(
     run: Run, node: str, content: str | None, score: float | None, strategy: Strategy | None
 ) -> dict[str, Any]:
-    """Return the description of a branch for its header. Raises `ValueError` if the change is not
-    possible.
+    """Return the parent, the thought and the change of a branch, for its header. Raises `ValueError` if the
+    change is not possible.
     """
     changed: dict[str, Any] = {}
     if strategy is not None:
@@ -147,9 +148,11 @@ def parent_of(path: Path, header: Header, given: Run | None) -> Run | None:
 
 
 def answering(lines: Sequence[Line], run: str, ask: Ask) -> Ask:
-    """Return a function that calls `ask`, except for calls that the record of `run` answers at no cost.
+    """Return a function that calls `ask`, except for calls that `lines`, the record of the run with the id
+    `run`, answer at no cost.
 
-    A recorded failure is an answer. A recorded refusal is not, since it depended on the budget of that run.
+    A recorded failure is an answer. A recorded refusal is not, since it depended on the budget of the
+    recorded run.
     """
     calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
     known = {

@@ -1,8 +1,9 @@
 """Budgets, which are checked before a call is made.
 
-Each call is admitted, held back or refused by every scope around it. Calls are counted exactly. If the
-branches of a `gather` could make more calls than are left, they run in order, so that a rerun refuses the
-same calls. Tokens and USD are reserved when a call is admitted and settled when its reply arrives.
+A scope is the run, or a part of it with its own limits. Each call is admitted, held back or refused by every
+scope that contains it. Calls are counted exactly. If the branches of a `gather` could make more calls than
+are left, they run one after the other, so that a rerun refuses the same calls. Tokens and USD are reserved
+when a call is admitted and settled when its reply arrives.
 
 If the most that a call can use is known, it is reserved. Otherwise calls are admitted in a ramp: the calls in
 flight never exceed the settled ones by more than one, and each reserves the largest usage so far. The
@@ -17,13 +18,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call, Need, Reply, believed, estimated_tokens, refused
-from tot_lab.core.thinking import Budget, Slots
+from tot_lab.core.protocol import Budget, Slots
 from tot_lab.core.tools import asks_no_model
 
 AMOUNTS = ("input_tokens", "output_tokens", "tokens", "usd")
 
 ROUNDING = 1e-9
-"""Share of a limit by which sums of prices may exceed it, since floats are rounded: 10 x 0.1 fits into 1."""
+"""Relative tolerance of a limit, since sums of floats are rounded: 10 x 0.1 must fit into 1."""
 WITHIN = "within"
 """`finish_reason` of a refusal by the budget of a part of the run. A refusal by the run's own budget has
 no `finish_reason`.
@@ -31,7 +32,7 @@ no `finish_reason`.
 WARN_AT = 0.8
 
 
-class Claim(NamedTuple):
+class ReservedAmount(NamedTuple):
     """The reservation of one call for one amount (tokens or USD).
 
     Attributes:
@@ -54,8 +55,8 @@ class Claim(NamedTuple):
 TIMEOUT = "timeout: no reply within"
 """Prefix of the error of a call that took too long and was cancelled."""
 
-Claims = list[dict[str, Claim]]
-"""The reservations of one call by amount, for each scope of its chain."""
+Reservations = list[dict[str, ReservedAmount]]
+"""The reservations of one call by amount, for each scope that can refuse it, innermost first."""
 
 
 class Use:
@@ -75,10 +76,10 @@ class Use:
         self.broken: set[str] = set()
         self.unpriced = False
 
-    def size(self, name: str, claim: Claim) -> float:
-        """Return how much of an amount `claim` reserves, given the usage so far."""
+    def size(self, name: str, reserved: ReservedAmount) -> float:
+        """Return how much of an amount `reserved` reserves, given the usage so far."""
         largest = self.largest_usd if name == "usd" else max(self.largest_output, 1.0)
-        return claim.fixed + claim.prompt * self.prompt_ratio + claim.unknown * largest
+        return reserved.fixed + reserved.prompt * self.prompt_ratio + reserved.unknown * largest
 
     def learn(self, call: Call, reply: Reply, need: Need | None, *, is_try: bool = False) -> None:
         """Add the usage of one call, or of a failed try. A failure without token counts is ignored."""
@@ -92,7 +93,9 @@ class Use:
 
 
 class Group:
-    """Calls that share a time limit of `seconds`. `began` is when the first was made, `None` before."""
+    """Calls that share a time limit of `seconds`. `began` is when the first of them was made, in the time of
+    the event loop, and `None` before that.
+    """
 
     __slots__ = ("began", "seconds")
 
@@ -105,13 +108,13 @@ class Scope:
     """The limits of a run or of one part of it.
 
     Args:
-        parent: The scope around it.
-        budget: Its budget.
+        parent: The enclosing scope. `None` for the whole run.
+        budget: Limits of this scope. `None` adds no limit.
         now: Seconds since the start of the run.
         at_most: The most calls that a branch may make (`gather(at_most=…)`).
         call_seconds: Time limit of each call.
-        group: The calls that share a time limit. `None` means those of the parent.
-        slots: Slots that the calls share with others of the process. `None` means those of the parent.
+        group: The group whose time limit the calls share. `None` means the parent's group.
+        slots: Slots that the calls share with other calls of the process. `None` means the parent's slots.
     """
 
     def __init__(
@@ -141,14 +144,14 @@ class Scope:
             if budget.seconds is not None:
                 self.deadline = now + budget.seconds
         self.ends: float | None = None
-        """When the time of the scope is up, on the clock of the run. `None` means no limit."""
+        """Deadline, in the time of the event loop. `None` means no limit."""
         self.started = now
         self.calls = 0
         self.used = dict.fromkeys(self.caps, 0.0)
         self.use: Use = Use() if parent is None else parent.use
         self.under_way = 0
         self.ramped = dict.fromkeys(self.caps, 0)
-        self.claimed = dict.fromkeys(self.caps, Claim())
+        self.reserved = dict.fromkeys(self.caps, ReservedAmount())
         self.warned: set[str] = set()
         # Only scopes that can refuse a call are checked, innermost first.
         limits = self.calls_cap is not None or bool(self.caps) or self.deadline is not None
@@ -164,7 +167,7 @@ class Scope:
         return {name: limit for name, limit in known.items() if limit is not None}
 
     def raise_to(self, limits: Mapping[str, float]) -> None:
-        """Replace limits that this scope has."""
+        """Replace limits of this scope. Limits that it does not have are ignored."""
         for name in limits.keys() & self.limits.keys():
             if name == "calls":
                 self.calls_cap = int(limits[name])
@@ -175,12 +178,14 @@ class Scope:
             self.warned.discard(name)
 
     def calls_left(self) -> int | None:
-        """Return how many calls may still be made here. `None` means no limit."""
+        """Return how many calls may still be made in this scope. `None` means no limit."""
         left = [scope.calls_cap - scope.calls for scope in self.chain if scope.calls_cap is not None]
         return min(left) if left else None
 
     def left(self, now: float) -> Budget:
-        """Return what is left of this budget and those around it. `None` means no limit."""
+        """Return what may still be used in this scope and all scopes that contain it. `None` means no
+        limit.
+        """
         left: dict[str, Any] = {"calls": self.calls_left()}
         for scope in self.chain:
             for name, cap in scope.caps.items():
@@ -194,8 +199,8 @@ class Scope:
 
     def admit(
         self, call: Call, now: float, need: Need | None = None, *, ready: bool = True
-    ) -> tuple[Reply | Scope | None, Claims]:
-        """Admit a call, hold it back, or refuse it. Calls of tools only count towards time limits.
+    ) -> tuple[Reply | Scope | None, Reservations]:
+        """Admit a call, hold it back, or refuse it. Only time limits apply to a tool call.
 
         Args:
             call: The call.
@@ -210,60 +215,62 @@ class Scope:
         if asks_no_model(call):
             late = (scope for scope in self.chain if scope.deadline is not None and now >= scope.deadline)
             return next((scope.refusal("seconds") for scope in late), None), []
-        claims: Claims = []
+        reservations: Reservations = []
         held_by: Scope | None = None
         for scope in self.chain:
-            refusal, claim = scope._verdict(call, now, need, ready)
+            refusal, reserved = scope._verdict(call, now, need, ready)
             if refusal is not None:
                 return refusal, []
-            held_by = held_by or (scope if claim is None else None)
-            claims.append(claim or {})
+            held_by = held_by or (scope if reserved is None else None)
+            reservations.append(reserved or {})
         if held_by is not None:
             return held_by, []
-        for scope, claim in zip(self.chain, claims, strict=True):
+        for scope, reserved in zip(self.chain, reservations, strict=True):
             scope.calls += 1
-            scope._reserve(claim, 1)
-        return None, claims
+            scope._reserve(reserved, 1)
+        return None, reservations
 
-    def settle(self, call: Call, reply: Reply, claims: Claims, need: Need | None = None) -> None:
+    def settle(self, call: Call, reply: Reply, reservations: Reservations, need: Need | None = None) -> None:
         """Release the reservations of `call` and count its usage."""
         if asks_no_model(call):
             return
         reply = believed(reply)
-        for scope, claim in zip(self.chain, claims, strict=True):
-            scope._reserve(claim, -1)
-            scope._count(call, reply, claim, need)
+        for scope, reserved in zip(self.chain, reservations, strict=True):
+            scope._reserve(reserved, -1)
+            scope._count(call, reply, reserved, need)
         self.use.learn(call, reply, need)
 
-    def tried(self, call: Call, reply: Reply, claims: Claims, need: Need | None = None) -> bool:
+    def tried(self, call: Call, reply: Reply, reservations: Reservations, need: Need | None = None) -> bool:
         """Count the usage of a failed try of `call`. Returns whether there is room for another try."""
         reply = believed(reply)
-        for scope, claim in zip(self.chain, claims, strict=True):
-            scope._count(call, reply, claim, need)
+        for scope, reserved in zip(self.chain, reservations, strict=True):
+            scope._count(call, reply, reserved, need)
         self.use.learn(call, reply, need, is_try=True)
         return all(
-            scope.used[name] + (0.0 if claim[name].ramped else self.use.size(name, scope.claimed[name]))
+            scope.used[name] + (0.0 if reserved[name].ramped else self.use.size(name, scope.reserved[name]))
             <= cap * (1 + ROUNDING)
-            for scope, claim in zip(self.chain, claims, strict=True)
+            for scope, reserved in zip(self.chain, reservations, strict=True)
             for name, cap in scope.caps.items()
         )
 
     def replayed(self, call: Call, reply: Reply, need: Need | None = None, *, is_try: bool = False) -> None:
-        """Count a call, or a failed try, whose reply is in the journal, as when it was made."""
+        """Count a call, or a failed try, whose reply is in the journal, as it was counted when it was
+        made.
+        """
         if not refused(reply.error) and not asks_no_model(call):
             reply = believed(reply)
             for scope in self.chain:
                 scope.calls += not is_try
-                claims = {
-                    name: scope._claim(name, call, need, cap - scope.used[name])
+                reservations = {
+                    name: scope._to_reserve(name, call, need, cap - scope.used[name])
                     for name, cap in scope.caps.items()
                 }
-                scope._count(call, reply, claims, need)
+                scope._count(call, reply, reservations, need)
             self.use.learn(call, reply, need, is_try=is_try)
 
     def warnings(self, now: float) -> list[tuple[str, float, float]]:
-        """Return (name, used, limit) for each limit of which 80 % have been used since the last call of this
-        method.
+        """Return (name, used, limit) for each limit of which at least 80 % is used and which this method has
+        not returned before.
         """
         found = []
         for scope in self.chain:
@@ -281,43 +288,47 @@ class Scope:
         return found
 
     def refusal(self, cap: str) -> Reply:
-        """Return a refusal by this scope. It records whether the scope is the run's own budget."""
+        """Return a refusal by this scope. Its `finish_reason` is `None` only for the run's own budget."""
         return Reply(error=f"budget:{cap}", finish_reason=None if self.parent is None else WITHIN)
 
-    def _reserve(self, claims: dict[str, Claim], sign: int) -> None:
-        """Add the claims of one call to the reservations (`sign` 1), or remove them (-1)."""
+    def _reserve(self, reservations: dict[str, ReservedAmount], sign: int) -> None:
+        """Add the reservations of one call to the reservations (`sign` 1), or remove them (-1)."""
         self.under_way += sign
-        for name, claim in claims.items():
-            self.ramped[name] += sign * claim.ramped
+        for name, reserved in reservations.items():
+            self.ramped[name] += sign * reserved.ramped
             # Rounding errors must not remain when no call is in flight.
-            total = [a + sign * b for a, b in zip(self.claimed[name], claim, strict=True)]
-            self.claimed[name] = Claim(total[0], total[1], int(total[2])) if self.under_way else Claim()
+            total = [a + sign * b for a, b in zip(self.reserved[name], reserved, strict=True)]
+            self.reserved[name] = (
+                ReservedAmount(total[0], total[1], int(total[2])) if self.under_way else ReservedAmount()
+            )
 
-    def _count(self, call: Call, reply: Reply, claims: dict[str, Claim], need: Need | None) -> None:
+    def _count(
+        self, call: Call, reply: Reply, reservations: dict[str, ReservedAmount], need: Need | None
+    ) -> None:
         """Count the usage of a call, or its whole reservation if the model reports impossible usage."""
         amounts = used_by(call, reply, need) if self.caps else {}
         was_made = reply.error is None or reply.input_tokens is not None
         for name, cap in self.caps.items():
-            amount, claim = amounts[name], claims[name]
-            whole = self.use.size(name, claim)
+            amount, reserved = amounts[name], reservations[name]
+            whole = self.use.size(name, reserved)
             if _is_unknown(reply):  # it may have been charged
                 amount = whole if self.use.settled else max(whole, _guess(name, need))
             elif _disbelieved(name, reply):
-                seen = whole if claim.fixed or self.use.settled else 0.0
+                seen = whole if reserved.fixed or self.use.settled else 0.0
                 amount = max(amount, seen or cap - self.used[name])
             elif name == "usd" and reply.cost is None and was_made:
-                is_priced = claim.ramped and need is not None and need.price is not None
+                is_priced = reserved.ramped and need is not None and need.price is not None
                 amount = amount if is_priced else whole
-                self.use.unpriced = self.use.unpriced or not (is_priced or whole or not claim.ramped)
-            elif not claim.ramped and amount > claim.fixed * (1 + 1e-9):
+                self.use.unpriced = self.use.unpriced or not (is_priced or whole or not reserved.ramped)
+            elif not reserved.ramped and amount > reserved.fixed * (1 + 1e-9):
                 self.use.broken.add(name)
             self.used[name] += amount
 
     def _verdict(
         self, call: Call, now: float, need: Need | None, ready: bool
-    ) -> tuple[Reply | None, dict[str, Claim] | None]:
-        """Return the refusal by this scope, or the reservations of the call here, or neither if it must
-        wait.
+    ) -> tuple[Reply | None, dict[str, ReservedAmount] | None]:
+        """Return the refusal by this scope, or the reservations of the call in it. Both are `None` if the
+        call must wait.
         """
         if self.calls_cap is not None and self.calls >= self.calls_cap:
             if self.at_most is not None:
@@ -325,7 +336,7 @@ class Scope:
             return self.refusal("calls"), None
         if self.deadline is not None and now >= self.deadline:
             return self.refusal("seconds"), None
-        claims: dict[str, Claim] = {}
+        reservations: dict[str, ReservedAmount] = {}
         held = not ready and bool(self.caps)
         for name, cap in self.caps.items():
             left, rounding = cap - self.used[name], cap * ROUNDING
@@ -334,18 +345,18 @@ class Scope:
             if not ready:
                 continue
             left += rounding
-            room = left - self.use.size(name, self.claimed[name])
-            claim = self._claim(name, call, need, room)
-            size = self.use.size(name, claim)
+            room = left - self.use.size(name, self.reserved[name])
+            reserved = self._to_reserve(name, call, need, room)
+            size = self.use.size(name, reserved)
             if size > left:
                 return self.refusal(name), None
-            full = claim.ramped and self.ramped[name] > self.use.settled
+            full = reserved.ramped and self.ramped[name] > self.use.settled
             held = held or full or size > room
-            claims[name] = claim
-        return None, None if held else claims
+            reservations[name] = reserved
+        return None, None if held else reservations
 
-    def _claim(self, name: str, call: Call, need: Need | None, room: float) -> Claim:
-        """Return the reservation of `call` for an amount: its bound, or its share of the ramp.
+    def _to_reserve(self, name: str, call: Call, need: Need | None, room: float) -> ReservedAmount:
+        """Return the reservation of `call` for the amount `name`: its known bound, or else an estimate.
 
         A bound that follows only from the longest possible reply of the model is reserved only if there is
         room for it.
@@ -354,11 +365,11 @@ class Scope:
         has_reply = need is None or need.tokens != need.prompt
         limited = name == "input_tokens" or call.max_tokens is not None or bound == 0 or not has_reply
         if bound is not None and (limited or bound <= room):
-            return Claim(fixed=bound)
+            return ReservedAmount(fixed=bound)
         estimate = _prompt_estimate(call) if name in ("input_tokens", "tokens") else 0
         if name == "tokens" and call.max_tokens is not None and name not in self.use.broken:
-            return Claim(fixed=call.max_tokens, prompt=estimate)
-        return Claim(prompt=estimate, unknown=int(name != "input_tokens"))
+            return ReservedAmount(fixed=call.max_tokens, prompt=estimate)
+        return ReservedAmount(prompt=estimate, unknown=int(name != "input_tokens"))
 
 
 def used_by(call: Call, reply: Reply, need: Need | None = None) -> dict[str, float]:
@@ -412,7 +423,7 @@ def _guess(name: str, need: Need | None) -> float:
 
 
 def _is_unknown(reply: Reply) -> bool:
-    """Whether a call failed without a report, after the provider may have charged for it."""
+    """Whether a call failed without reported usage although the provider may have charged for it."""
     return reply.error is not None and (reply.may_be_charged or reply.error.startswith(TIMEOUT))
 
 

@@ -19,7 +19,7 @@ from tot_lab.runtime.pending import PendingCall
 from tot_lab.runtime.stepper import Branch
 
 PULSE = 0.2
-"""Seconds after which a waiting event loop is woken.
+"""Maximum seconds between two ticks of the clock, which wake a waiting event loop.
 
 ipykernel cancels an interrupted cell in a signal handler, which a sleeping loop does not notice (observed
 with 7.4).
@@ -27,7 +27,9 @@ with 7.4).
 
 
 class Timed(Protocol):
-    """Something with a deadline. `ends` is when its time is up, or `None` while its time is not counted."""
+    """A call or a scope with a deadline: `ends`, in the time of the event loop, or `None` while its time is
+    not counted.
+    """
 
     ends: float | None
 
@@ -36,7 +38,7 @@ class Clock:
     """Reports calls and scopes that have reached their deadline, from `run` to `close`.
 
     Args:
-        timeout: Seconds that a call may take if its strategy has no limit. `None` means no limit.
+        timeout: Seconds that a call may take if its strategy sets no time limit. `None` means no limit.
         expire: Called with the call or scope whose deadline was reached.
         tick: Called at least every `PULSE` seconds.
     """
@@ -59,7 +61,7 @@ class Clock:
         self._arm(self._next())
 
     def set(self, one: Timed, ends: float | None) -> None:
-        """Set or remove the deadline of `one`."""
+        """Set the deadline of `one`. `None` removes it."""
         one.ends = ends
         if ends is None:
             return
@@ -70,7 +72,7 @@ class Clock:
     def start(self, pending: PendingCall) -> bool:
         """Start to count the time of a call, when it is made and whenever a request for it is sent.
 
-        Returns whether any time is left. None is left if the time of its group is over.
+        Returns `False` if the time of its group is already over.
         """
         scope, now = pending.branch.scope, self.now()
         seconds, owner = scope.call_seconds, "call"
@@ -113,7 +115,7 @@ class Clock:
         del self._expire, self._tick  # they refer to the driver
 
     def _resume_group(self, branch: Branch, now: float) -> float:
-        """Continue to count the group's time for a branch. Returns when that time is up for this branch."""
+        """Continue to count the group's time for a branch. Returns the deadline of this branch."""
         group = branch.scope.group
         assert group is not None
         if group.began is None:

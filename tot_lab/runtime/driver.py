@@ -27,9 +27,9 @@ from tot_lab.core.calls import (
     readable,
     refused,
 )
+from tot_lab.core.protocol import Budget, BudgetLeft, Effect, Procedure, Request, Slots
 from tot_lab.core.records import Ended, Note, Position, failed_try
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import Budget, BudgetLeft, Effect, Request, Slots, Thinking
 from tot_lab.core.tools import asks_no_model, function_call, tool_of
 from tot_lab.models.stack import Give, SampleCalls
 from tot_lab.runtime.admission import Admission
@@ -50,13 +50,13 @@ LIMITS = {
 
 
 class SampleRoute(Protocol):
-    """Answers samples of one request together."""
+    """Requests several samples of one prompt with a single request."""
 
     def samples_at_once(self, call: Call) -> int:
-        """Return how many samples of the request of `call` can be asked for together."""
+        """Return how many samples of the prompt of `call` one request can ask for."""
 
     def ask_each(self, asked: SampleCalls, give: Give) -> Awaitable[None]:
-        """Give each pending call its reply, or `None` if it must be made by itself."""
+        """Call `give` with each pending call and its reply, or `None` if the call must be made by itself."""
 
 
 class Driver:
@@ -68,13 +68,13 @@ class Driver:
         ask: Answers a call. It reports progress, such as retries, to the observer.
         recorder: Receives all records.
         budget: The budget of the run.
-        timeout: Seconds that a call may take if its strategy has no limit.
-        repeat: Number of the repeat of the run.
+        timeout: Seconds that a call may take if its strategy sets no time limit. `None` means no limit.
+        repeat: Index of the run's repeat, from 0.
         replies: Replies that are known in advance, by position of the call.
         tries: Failed tries in the journal, with their usage, by position of the call.
         in_order: Whether branches run one after the other.
         bounds: Computes the most that a call can use.
-        is_paused: Whether the strategy must wait.
+        is_paused: Returns whether the run is paused, so that the strategy must wait.
         samples: Answers several samples of a request in one task. `None` means one task per sample.
     """
 
@@ -132,14 +132,15 @@ class Driver:
 
     async def drive(
         self,
-        thinking: Thinking[Answer],
+        thinking: Procedure[Answer],
         respond: Callable[[Request], Any] = lambda request: None,
     ) -> Answer:
         """Run to the end. In every case the recorder holds a valid run afterwards.
 
         Args:
             thinking: The generator of the strategy.
-            respond: Answers requests of the strategy that are not recorded. `None` means the default answer.
+            respond: Returns the answer to a request of the strategy that is not recorded, or `None` for the
+                default answer.
 
         Raises:
             asyncio.CancelledError: If the run was cancelled.
@@ -263,7 +264,7 @@ class Driver:
         return self.pending.get(pending.branch) is pending
 
     def receive(self, pending: PendingCall, reply: Reply) -> None:
-        """Give the reply to a call to its branch."""
+        """Pass a reply to the branch that waits for it. A reply that comes too late is ignored."""
         branch = pending.branch
         if self.pending.get(branch) is not pending or (self._done.done() and not self._done.cancelled()):
             return  # its time was up, or the run has ended
@@ -455,7 +456,7 @@ class Workers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, pending: PendingCall) -> None:
-        """Carry out a call."""
+        """Queue a call for a task, and start a task if none is starting."""
         self.untaken.append(pending)
         if not self._starting:
             self._start()
@@ -513,7 +514,9 @@ class Workers:
             self._give(pending, reply)
 
     def _with_samples(self, pending: PendingCall) -> dict[PendingCall, Call]:
-        """Take the next calls while they are samples of the request of `pending`, which is included."""
+        """Take further samples of the request of `pending` from the queue. Returns all of these calls, with
+        `pending` first.
+        """
         asked = {pending: pending.call}
         if self.samples is None or not (self._is_sample(pending, pending) and self.untaken):
             return asked
@@ -543,7 +546,7 @@ class Workers:
             self.driver.receive(pending, reply)
 
     async def _ask_in_slot(self, pending: PendingCall, slots: Slots) -> Reply:
-        """Return the reply to a call that shares slots with others of the process."""
+        """Return the reply to a call that first has to wait for one of the shared `slots`."""
         pool = pool_of(slots)
         await pool.enter(lambda: pending.note("call.queued", slots=slots.name))
         try:

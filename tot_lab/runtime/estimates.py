@@ -1,8 +1,8 @@
 """Upper bounds for the usage of a run, before it is made.
 
-The strategy is run with the replies that are in the cache. Each call that it then makes counts its own
-prompt. Calls that depend on further replies count the largest prompt and the longest reply of the most
-expensive model that could answer them, since no smaller bound is certain.
+The strategy is run with the replies that are in the cache. A call that is not in the cache counts its own
+prompt. Calls that depend on the reply to such a call count the largest prompt and the longest reply of the
+most expensive model that could answer them, since no smaller bound is certain.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.model_setting import model_names, models_of
 from tot_lab.core.parts import parts_in
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Line, Position
 from tot_lab.core.strategy import Prompting, Strategy
-from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.simulated import Simulated
 from tot_lab.models.stack import Endpoint
@@ -55,7 +55,8 @@ class Estimate(NamedTuple):
 
     Attributes:
         calls: Upper bound of the number of calls, including cached ones. `None` without a bound.
-        cached: How many of these calls the cache answers, as far as the search can be followed.
+        cached: How many of these calls the cache answers, as far as the search can be followed
+            without new replies.
         whole: Whether the cache answers all of them, so that the run would be free.
         sent: Upper bounds for the usage of the calls that the cache does not answer. A bound is `None` if
             something that it depends on is not known: for tokens the model's context window and its longest
@@ -78,11 +79,11 @@ NOT_MADE = "budget:calls"
 def certain_calls(lines: Sequence[Line]) -> list[Call]:
     """Return the model calls that were not made and that do not depend on the reply to another such call.
 
-    A position alternates between a place in the program and a branch of a `gather`. Later calls in
+    A position alternates between the index of a step and the index of a branch of a `gather`. Later calls in
     the same branch, and calls after the `gather` of the branch, depend on the reply to a call.
     """
     refused = {line.p for line in lines if isinstance(line.e, Reply) and line.e.error == NOT_MADE}
-    first: dict[Position, int] = {}  # by branch, the first place on which other calls depend
+    first: dict[Position, int] = {}  # by branch, the index of the first step with such a call
     for position in refused:
         for length in range(0, len(position), 2):
             branch, place = position[:length], position[length]
@@ -115,7 +116,7 @@ class Bounds:
         """Models that may be called and whose price is unknown."""
 
     async def see(self, call: Call) -> None:
-        """Count a call that would be sent."""
+        """Count a call that is certain to be sent."""
         self._limits.append(call.max_tokens)
         self._seen.append(_sized(await self._most_of(call), params_of(call, self._params)))
 

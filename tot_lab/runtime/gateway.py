@@ -94,7 +94,7 @@ class Gateway:
 
     @property
     def mode(self) -> Mode:
-        """How the cache is used."""
+        """How the cache is used; see `Mode`."""
         return self._given.mode
 
     @property
@@ -125,9 +125,10 @@ class Gateway:
         """Register `models`, so that they answer the calls that name them.
 
         Raises:
-            LookupError: If a model is a function that a file does not hold.
+            LookupError: If a model is a function of a recorded run, whose file does not contain the function.
             TypeError: If an object is not a model.
-            ValueError: If replies of a function would be cached whose source does not identify it.
+            ValueError: If the replies of a function would be cached, and its source alone does not determine
+                them.
         """
         for name, part in models.items():
             if not is_model(part):
@@ -136,8 +137,8 @@ class Gateway:
             if isinstance(part, UserFunction):
                 if not part.callable and self.mode != "replay":
                     raise LookupError(
-                        f"This run was made with the model {part.module}.{part.name}, which a file does not "
-                        f"hold. Pass strategy= with it."
+                        f"This run was made with the model function {part.module}.{part.name}, which a file "
+                        f"does not hold. Pass the strategy with this function as strategy=."
                     )
                 model = part.wrapped or part
             if self.is_cached(model) and not isinstance(model, Part):
@@ -151,7 +152,7 @@ class Gateway:
         """Context window of the lab's own model in tokens, or `None` if it is unknown.
 
         The first of these that is known: the model's `context_window` setting, the size that its server
-        reported, if a prompt may have it (`Endpoint.uses_reported_window`), and `Endpoint.window`.
+        reported, if prompts may use all of it (`Endpoint.uses_reported_window`), and `Endpoint.window`.
         """
         own = getattr(self.model, "context_window", None)
         if own is None and isinstance(self.model, Endpoint):
@@ -251,8 +252,9 @@ class Gateway:
     def is_cached(self, model: Model | Endpoint | Tool) -> bool:
         """Whether calls to `model` are cached.
 
-        Calls to real models are cached, unless the mode is `off`, and so are calls of pure tools in their
-        runs. Calls to a simulated model or a function are cached only if a cache was given.
+        In the mode `off`, nothing is cached. Otherwise calls to real models are cached, and calls of pure
+        tools if the lab's model is real. With a cache that was given, calls to simulated models, functions
+        and all pure tools are cached too. In the mode `replay`, calls to functions always are.
         """
         if self.mode == "off":
             return False
@@ -272,7 +274,7 @@ class Gateway:
             end: Backend = model if model.concurrency is not None else Measured(model, model)
             stack: Backend = Retried(end, model)
             stack = Spending(Limited(stack, model), model, self.spend_limiter)
-            stack = Condensed(Ready(Warmed(stack, model.cached_beginning), model, self._warned))
+            stack = Condensed(Ready(Warmed(stack, model.cached_prefix), model, self._warned))
         else:
             stack = self._end(model)
         if self.is_cached(model) and self.mode != "replay":
@@ -296,7 +298,7 @@ class Gateway:
 
 
 def _through(stack: Any, request: Requests) -> Route:
-    """Return the route through the layers of a stack. Each layer uses the request made from the call."""
+    """Return the route through the layers of a stack, which share one `Request` per call."""
 
     async def ask(call: Call, observer: CallObserver) -> Reply:
         request.remember(call)
@@ -320,7 +322,7 @@ def _through(stack: Any, request: Requests) -> Route:
 
 
 def _batch_key(model: Endpoint, call: Call, request: Requests) -> Hashable | None:
-    """Return a key that is equal for calls that can be sent as one request with `call`."""
+    """Return a key that is equal for calls that can be sent as one request. `None` if `call` cannot."""
     key = model.list_key(call)
     return request(call).of_any_sample if key is None and model.takes_n(call) else key
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tot_lab.core.calls import Call, Need
 from tot_lab.core.records import Position
-from tot_lab.runtime.budget import Claims
+from tot_lab.runtime.budget import Reservations
 from tot_lab.runtime.stepper import Branch
 
 
@@ -20,7 +20,7 @@ class Reports(Protocol):
         """Whether a watcher wants partial text."""
 
     def on_note(self, pending: PendingCall, name: str, data: dict[str, Any]) -> None:
-        """Record what happened to the call."""
+        """Record a note about the call, such as `call.sent`."""
 
     def on_text(self, pending: PendingCall, text: str) -> None:
         """Forward the text of the reply so far."""
@@ -30,7 +30,7 @@ class Reservation(NamedTuple):
     """The most that a call can use, `None` if unknown, and its reservations in each scope."""
 
     need: Need | None
-    claims: Claims
+    reservations: Reservations
 
 
 NO_LIMIT: tuple[float | None, str] = (None, "")
@@ -45,7 +45,7 @@ class PendingCall:
         paid: USD really paid for the reply, if that is not its cost.
         charged: The most USD that the call can have cost if it ends now, without a reply. `None` if that is
             not known.
-        ends: When its time is up, or `None` while its time is not counted.
+        ends: Deadline in the time of the event loop, or `None` while its time is not counted.
         limit: The limit in seconds behind `ends`, and whose limit it is: `call`, `lab` or `group`.
         worker: The task that carries the call out, once it has begun.
         fellows: All calls of that task that still have no reply, if it carries out several samples.
@@ -88,9 +88,9 @@ class PendingCall:
         self.fellows: dict[PendingCall, Call] | None = None
 
     @property
-    def claims(self) -> Claims:
+    def reservations(self) -> Reservations:
         """The reservations of the call, by scope."""
-        return [] if self.reservation is None else self.reservation.claims
+        return [] if self.reservation is None else self.reservation.reservations
 
     @property
     def need(self) -> Need | None:

@@ -140,7 +140,7 @@ class Recorder:
                 self._open(os.O_CREAT | os.O_EXCL)
             except OSError as error:
                 if error.errno in (EACCES, EPERM, EROFS):
-                    error.strerror = f"{error.strerror}. Pass the lab another folder as runs=, or None"
+                    error.strerror = f"{error.strerror}. Pass the lab another folder as runs=, or runs=None"
                 raise
             self._append(head)
 
@@ -165,10 +165,10 @@ class Recorder:
             lines: The lines to repeat.
             replayed_bytes: Bytes of the header and of `lines`.
             size_when_read: Bytes that the journal had when it was read.
-            lost: USD that the journal had paid for calls that are made again.
+            lost: USD paid, according to the journal, for calls that are made again.
 
         Raises:
-            HeldByAnother: If another process writes the journal or has written it since.
+            HeldByAnother: If another process is writing the journal, or has written it since it was read.
         """
         recorder = cls(header=header)
         recorder.expect(lines)
@@ -187,7 +187,7 @@ class Recorder:
     def expect(self, lines: list[Line], *, only: bool = False) -> None:
         """Start from `lines`. A new record at a position of `lines` is compared and not recorded again.
 
-        With `only`, any other record raises `Divergence`.
+        With `only`, any other record with a position raises `Divergence`.
         """
         self._only_expected = only
         self.lines = list(lines)
@@ -204,7 +204,7 @@ class Recorder:
         return int((time.perf_counter() - self._start) * 1e6) / 1e6  # faster than `round`
 
     def record(self, position: Position, record: Record, paid: float | None = None) -> None:
-        """Add one record, which the next `flush` writes."""
+        """Add one record, which the next `flush` writes. `paid` is the USD really paid for a reply."""
         fallback: Note | None = None
         if type(record) is Note and record.fallback:
             record = fallback = msgspec.structs.replace(record, fallback=False)
@@ -242,7 +242,7 @@ class Recorder:
         self.flush()
 
     def missing(self, kind: Any = object) -> Record | None:
-        """Return the first expected record of the type `kind` that has not been repeated."""
+        """Return the first expected record of the type `kind` that has not been repeated, or `None`."""
         left = [(position, records[-1]) for position, records in self._expected.items() if records]
         left = [pair for pair in left if isinstance(pair[1], kind)]
         return min(left, key=lambda pair: pair[0])[1] if left else None
@@ -364,8 +364,8 @@ class Recorder:
     def thought(
         self, text: str, parent: str | None = None, *, source: Sequence[str] = (), depends: Sequence[str] = ()
     ) -> str:
-        """Record a thought below `parent` and return its id. `None` records the root. A run has
-        only one root.
+        """Record a thought below `parent` and return its id. `parent=None` records the root, of which a run
+        has only one.
         """
         if parent is None:
             if self._children:
@@ -422,7 +422,7 @@ class Recorder:
     def _known(self, *ids: str) -> None:
         for id in ids:
             if id not in self._children:
-                raise ValueError(f"Unknown thought: got {id!r}.")
+                raise ValueError(f"Unknown thought: got {id!r}. Pass an id that recorder.thought returned.")
 
     @property
     def run(self) -> Run:

@@ -13,10 +13,10 @@ from tot_lab.core.acts import acts_of
 from tot_lab.core.calls import Call, CallObserver
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, needs_functions, part_of, stored_settings
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Ended, Line, Note, Position, failed_tries
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import TOOL, is_of_function
 from tot_lab.models import Cache, model_named
 from tot_lab.models.keys import Request, in_order, request_of
@@ -154,7 +154,7 @@ def _settings(header: Header, name: str | None) -> dict[str, Any]:
 
 
 def budget_of(header: Header) -> Budget | None:
-    """Return the budget of a run."""
+    """Return the budget that a header describes, or `None` if it has no limits."""
     return Budget(**header.budget) if header.budget else None
 
 
@@ -162,7 +162,8 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     """Return the strategy and the task of a recorded run.
 
     Raises:
-        LookupError: If they need functions that a file does not hold. Models are not called by a replay.
+        LookupError: If they need functions that a file does not hold. A missing model function is no error,
+            since a replay does not call models.
     """
     if strategy is None:
         strategy = recorded_strategy(header)
@@ -180,8 +181,8 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     missing = sorted(needed.difference(models))
     if missing:
         raise LookupError(
-            f"This run was made with functions that a file does not hold: {', '.join(missing)}. Pass "
-            f"strategy= or task= with them."
+            f"This run was made with functions that a file does not hold: {', '.join(missing)}. Pass the "
+            f"strategy or the task that contains them as strategy= or task=."
         )
     return strategy, task
 

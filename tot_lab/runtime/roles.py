@@ -18,10 +18,10 @@ from pydantic import ConfigDict, Field, field_validator
 from tot_lab.core.calls import Call, Message
 from tot_lab.core.model_setting import ModelSetting
 from tot_lab.core.parts import Part, PydanticModel, known_names, part_of
+from tot_lab.core.protocol import Procedure, Samples, map_steps
 from tot_lab.core.purposes import ROLES, UNINSTRUCTED, role_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Samples, Thinking, map_steps
 from tot_lab.core.tools import TOOL
 from tot_lab.models.stack import is_model
 from tot_lab.record.edits import EDITED, Edits
@@ -51,8 +51,8 @@ class Role(PydanticModel):
 
     params: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """Number of parameters of the model, for `Run.compute`: those that a token passes through, so the active
-    ones of a mixture of experts. It changes no call. Without a `model`, it is that of the model that answers
-    the calls of the role.
+    ones of a mixture of experts. It changes no call. Without `model`, the number is that of the model
+    which answers the calls of the role.
     """
 
     @field_validator("model")
@@ -70,8 +70,8 @@ class Role(PydanticModel):
 
 
 def calling_roles(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the settings of roles that can change a call: without `params`, and without standard roles that
-    have only `params`."""
+    """Return the settings of roles that can change a call: without `params`, which changes none, and without
+    standard roles that set nothing else."""
     calling = {name: {key: given[key] for key in given if key != "params"} for name, given in roles.items()}
     return {
         name: given
@@ -119,12 +119,13 @@ def thinking_of(
     task: Task,
     roles: Mapping[str, Role],
     edits: Edits | None = None,
-) -> Thinking[Answer]:
-    """Return the generator of `strategy` for `task` without its reference.
+) -> Procedure[Answer]:
+    """Return the generator of `strategy`, which receives `task` without the reference answer.
 
     Args:
         strategy: The strategy.
-        task: The task. Each model call gets its system prompt, except those of `UNINSTRUCTED` purposes.
+        task: The task. Its system prompt is added to each model call, except calls of `UNINSTRUCTED`
+            purposes.
         roles: The settings of model calls, by role.
         edits: Thoughts and scores that a person changed for a branch of a run.
     """
@@ -153,7 +154,7 @@ def _instructed(system_prompt: str, call: Call) -> Call:
     return msgspec.structs.replace(call, messages=messages)
 
 
-def _assigned(roles: Mapping[str, Role], thinking: Thinking[Answer]) -> Thinking[Answer]:
+def _assigned(roles: Mapping[str, Role], thinking: Procedure[Answer]) -> Procedure[Answer]:
     """Return `thinking` with the settings of `roles` in every model call."""
     settings = {
         role: {

@@ -19,10 +19,10 @@ from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import REFUSED, Call, CallObserver, Reply, is_admitted
 from tot_lab.core.model_setting import models_of
 from tot_lab.core.parts import UserFunction, map_parts, part_of, parts_in
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import RESUMED, Ended, Line, failed_tries, payments
 from tot_lab.core.strategy import Strategy, strategy_named
 from tot_lab.core.task import Answer, LabContext, Task
-from tot_lab.core.thinking import Budget
 from tot_lab.core.tools import asks_no_model
 from tot_lab.models.cache import CacheMiss
 from tot_lab.models.stack import numbered_run
@@ -49,7 +49,7 @@ Watcher = Callable[[Sequence[Line]], None]
 
 
 class Follower(Protocol):
-    """Keeps or sends data about running runs outside their journals, as `tl.PlanStore` does."""
+    """Stores or sends data about running runs outside their journals, as `tl.PlanStore` does."""
 
     def following(self, header: Header, lines: Sequence[Line], path: Path | None) -> Watcher:
         """Return a watcher of the run with this header. `lines` are the earlier lines of a resumed run."""
@@ -111,7 +111,7 @@ class Runner:
         return made
 
     def instructed(self, task: Task) -> Task:
-        """Return the task, with the lab's system prompt if it has no system prompt."""
+        """Return the task, with the lab's system prompt if the task has none of its own."""
         prompt = self._given.system_prompt
         return (
             task.model_copy(update={"system_prompt": prompt}) if prompt and not task.system_prompt else task
@@ -216,7 +216,7 @@ class Runner:
         task: Task | None = None,
         parent: Run | None = None,
     ) -> Execution:
-        """Return the execution that continues a journal. If the run is finished, nothing is left to do.
+        """Return the execution that continues a journal. If the run is finished, `is_over` is true.
 
         Raises:
             FileNotFoundError: If there is no such file.
@@ -316,7 +316,7 @@ class Execution:
         self.loaded = False
         """Whether its task was loaded from a file."""
         self.is_over = False
-        """Whether nothing is left to do."""
+        """Whether the run was finished when it was loaded, so that nothing is left to do."""
         self.steering: Steering | None = None
         """Supplies the changes that a person makes while the run is in progress. `None` without such
         changes.
@@ -349,8 +349,8 @@ class Execution:
         )
 
     def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` with each batch of new lines and the notes that they imply, and with a note
-        `call.partial`, which is not recorded, for the text so far of each open call.
+        """Call `watcher` with each batch of new lines and the notes derived from them, and with notes
+        `call.partial`, which are not recorded, with the text so far of an open call.
         """
         recorder, notes = self.recorder, SearchNotes()
         recorder.watchers.append(lambda lines: watcher([*notes.follow(lines)]))
@@ -403,7 +403,7 @@ class Execution:
         return self._run
 
     def follow(self) -> None:
-        """Let the followers of the runner watch the run. Its payments are counted as they are made."""
+        """Let the followers of the runner watch the run, and mark its payments as counted."""
         recorder = self.recorder
         for follower in self.runner.followers:
             recorder.watchers.append(follower.following(recorder.header, recorder.lines, recorder.path))
@@ -419,8 +419,8 @@ class Execution:
         return {} if self._driver is None else self._driver.limits
 
     def _drive(self, driver: Driver) -> Awaitable[Answer]:
-        """Carry out the strategy with the changes of persons: those in the record so far, those in the record
-        of the parent, and new ones from `steering`.
+        """Carry out the strategy with the changes that persons made: those in the record so far, those in the
+        record of the parent, and new ones from `steering`.
         """
         branched, roles = self.recorder.header.branched, self.runner.gateway.roles
         edits = Edits.of(branched) if branched else None
@@ -435,7 +435,8 @@ class Execution:
     async def _make_ready(self) -> None:
         """Load the prices and limits that bound how much a call can use.
 
-        A resumed run counts its reservations again, and loading only then would block the event loop.
+        A resumed run counts its recorded calls again, and loading prices during that would block the event
+        loop.
         """
         if self._kept is None or self.budget is None:
             return

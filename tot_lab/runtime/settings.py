@@ -75,12 +75,12 @@ class RunnerSettings:
 
     effect_policy: EffectPolicy | None = None
     """Effects that the tools may have (`tl.EffectPolicy`). `None` allows all effects of `tools`, except those
-    of `tl.tools.WriteFile`. A tool that is denied is a ValueError.
+    of `tl.tools.WriteFile`. A tool whose effects are denied raises ValueError.
     """
 
     tool_context: Mapping[str, Any] | None = None
     """Data that is passed to tools and never shown to a model. Values whose name contains key, token, secret
-    or password are also removed from results.
+    or password are also removed from the results of tools.
     """
 
     strategy: Strategy | str | None = None
@@ -140,8 +140,8 @@ class RunnerSettings:
         return replace(self, mode="replay", spend=None)
 
     def portable(self) -> Self:
-        """Return the settings for another process, without the cache. A function is represented by its
-        source.
+        """Return the settings for another process, without `cache` and `spend`. A model that is a function is
+        wrapped as a `UserFunction`.
         """
         model = self.model
         model = model if isinstance(model, str | Part) else UserFunction.of(model)

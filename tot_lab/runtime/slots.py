@@ -9,7 +9,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias
 
-from tot_lab.core.thinking import Slots
+from tot_lab.core.protocol import Slots
 from tot_lab.models.stack import queue_position
 
 _Waiting: TypeAlias = tuple[tuple[int, int], asyncio.AbstractEventLoop, asyncio.Future[None]]
@@ -72,4 +72,4 @@ def pool_of(slots: Slots) -> SlotPool:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_POOLS.clear)  # the calls in flight are those of the parent
+    os.register_at_fork(after_in_child=_POOLS.clear)  # a forked process has no calls in flight

@@ -1,6 +1,7 @@
 """Steering of a live run: a person pauses it, and changes its search.
 
-An act waits until the search makes its next pick, and is recorded there (`tot_lab.core.acts`). `Steering` may
+A change (`tot_lab.core.acts.Act`) waits until the search picks the next thought to expand, and is recorded
+there. `Steering` may
 be used from any thread. `Steered` makes the changes when a search requests them, so neither the driver nor
 the searches know which changes exist. It also gives a search the sample indices of an earlier record.
 """
@@ -13,8 +14,8 @@ from typing import Any
 
 from tot_lab.core.acts import Act, Change, Graft, Prune, RaiseBudget, Rescore, note_of
 from tot_lab.core.calls import Call, readable
+from tot_lab.core.protocol import Acts, Budget, Procedure, Request, SampleCounter, Samples
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.thinking import Acts, Budget, Request, SampleCounter, Samples, Thinking
 from tot_lab.record.journal import Header
 from tot_lab.record.run import Run
 
@@ -127,7 +128,7 @@ class Steering:
         self._add(RaiseBudget(given))
 
     def take(self, tree: Container[str]) -> list[Act]:
-        """Remove and return the changes for a search with these thoughts, in order."""
+        """Remove and return, in order, the waiting changes of thoughts in `tree`, and of the budget."""
         taken = [act for act in self.waiting if isinstance(act, RaiseBudget) or act.node in tree]
         for act in taken:
             self.waiting.remove(act)
@@ -179,7 +180,8 @@ class Steered:
     """Makes the changes of a person in the searches of a run.
 
     Args:
-        recorded: The acts in a record that is repeated, by search and number of the pick.
+        recorded: The changes in a record that is repeated, by the root of their search and the number of its
+            pick.
         steering: Supplies the new changes of a person.
         raise_budget: Raises limits of the run.
         samples: Makes the sample counter of a search.
@@ -199,7 +201,7 @@ class Steered:
 
     def respond(self, request: Request) -> Any:
         """Return the answer to a request of a search: its sample counter, or a generator that makes the
-        changes, `None` if there are no changes.
+        changes. `None` for other requests and if there are no changes.
         """
         if isinstance(request, Samples):
             if request.steerable and self.steering is not None and not self.steering.searches:
@@ -213,15 +215,15 @@ class Steered:
         acts = [act for act in taken if isinstance(act, RaiseBudget) or act.node in request.tree]
         return self._changing(request, acts) if acts else None
 
-    def _changing(self, step: Acts, acts: Sequence[Act]) -> Thinking[list[Change]]:
+    def _changing(self, step: Acts, acts: Sequence[Act]) -> Procedure[list[Change]]:
         yield note_of(acts, step.at, step.pick)
         changes: list[Change] = []
         for act in acts:
             changes.append((yield from self._change(step, act)))
         return changes
 
-    def _change(self, step: Acts, act: Act) -> Thinking[Change]:
-        """Record the events of an act, and add them to the tree of the search."""
+    def _change(self, step: Acts, act: Act) -> Procedure[Change]:
+        """Record the events of one change, and add them to the tree of the search."""
         tree = step.tree
         match act:
             case Prune(node):
@@ -248,13 +250,13 @@ def sample_counters(header: Header, known: Run | None) -> Callable[..., SampleCo
 
     Args:
         header: The header of the run.
-        known: The run whose thoughts keep their samples.
+        known: A run whose calls keep their sample indices, such as the parent of a branch.
     """
     calls = [] if known is None else [event for event in known.events if isinstance(event, Call)]
     return partial(SampleCounter, calls, by_thought=header.counts_samples_by_thought)
 
 
-def _added(step: Acts, event: Event) -> Thinking[None]:
+def _added(step: Acts, event: Event) -> Procedure[None]:
     """Record `event`, and add it to the tree as it was recorded."""
     recorded = yield event
     step.tree.add(event if recorded is None else recorded)

@@ -15,6 +15,19 @@ from random import Random
 from typing import Any, Protocol, TypeAlias
 
 from tot_lab.core.calls import Call
+from tot_lab.core.protocol import (
+    Acts,
+    Budget,
+    BudgetLeft,
+    Effect,
+    Gather,
+    Procedure,
+    RandomNumbers,
+    Request,
+    SampleCounter,
+    Samples,
+    WithBudget,
+)
 from tot_lab.core.records import (
     EVENTS,
     STOP_CODES,
@@ -26,19 +39,6 @@ from tot_lab.core.records import (
     is_stop_code,
 )
 from tot_lab.core.task import Answer
-from tot_lab.core.thinking import (
-    Acts,
-    Budget,
-    BudgetLeft,
-    Effect,
-    Gather,
-    RandomNumbers,
-    Request,
-    SampleCounter,
-    Samples,
-    Thinking,
-    WithBudget,
-)
 from tot_lab.runtime.budget import Scope
 
 DEEPEST = 1000
@@ -70,8 +70,8 @@ class Branch:
     """A running generator and its position in the program.
 
     Attributes:
-        held_since: When its call began to wait, or `None`.
-        held: Seconds that its calls have waited since the time of its group began.
+        held_since: When its call began to wait, in the time of the event loop, or `None`.
+        held: Seconds that its calls have waited since the time limit of its group started.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Branch:
     )
 
     def __init__(
-        self, thinking: Thinking[Any], prefix: Position, scope: Scope, join: Join | None, index: int
+        self, thinking: Procedure[Any], prefix: Position, scope: Scope, join: Join | None, index: int
     ):
         self.thinking = thinking
         self.prefix = prefix
@@ -137,7 +137,7 @@ class Stepper:
 
     def __init__(
         self,
-        thinking: Thinking[Answer],
+        thinking: Procedure[Answer],
         record: Callable[[Position, Record], None],
         scopes: Scopes,
         root: Scope,
@@ -257,8 +257,8 @@ class Stepper:
                 value = self.respond(step, branch, position)
             else:
                 raise TypeError(
-                    f"A strategy may yield calls and events: got {kind.__name__}. A generator needs "
-                    f"`yield from`."
+                    f"A strategy may yield calls and events: got {kind.__name__}. Run another "
+                    f"generator with `yield from`."
                 )
         self.paused.append((branch, value))
         return None
@@ -366,10 +366,10 @@ def default_answer(request: Request, repeat: int = 0) -> Any:
 
     Args:
         request: The request.
-        repeat: Number of the repeat of the run.
+        repeat: Index of the run's repeat, from 0.
 
     Raises:
-        TypeError: If the request is of an unknown kind.
+        TypeError: If the request has an unknown type.
     """
     if isinstance(request, RandomNumbers):
         return Random("\0".join([request.task, request.purpose, request.attempt, str(repeat)]))
@@ -382,7 +382,7 @@ def default_answer(request: Request, repeat: int = 0) -> Any:
     raise TypeError(f"Unknown request: got {type(request).__name__}.")
 
 
-def _no_thinking(got: Any) -> Thinking[Answer]:
+def _no_thinking(got: Any) -> Procedure[Answer]:
     if inspect.iscoroutine(got):
         got.close()
         raise TypeError("think must be a generator function without `async`: got a coroutine.")

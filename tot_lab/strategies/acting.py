@@ -18,10 +18,10 @@ from pydantic import Field, field_validator
 from tot_lab.core.calls import Call, Message, Reply, ToolCall, halts
 from tot_lab.core.parts import Part, UserFunction
 from tot_lab.core.policy import EffectPolicy
+from tot_lab.core.protocol import Procedure, ask, ask_function, emit, gather
 from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, ask_function, emit, gather
 from tot_lab.core.tools import (
     TOOL_LIMITS,
     ToolSpec,
@@ -153,7 +153,7 @@ class ToolLimits(Part):
         limits = {limit: getattr(self, f"tool_{limit}") for limit in TOOL_LIMITS}
         return tool_call(node, name, arguments, sample_index, limits=limits)
 
-    def transformed(self, call: Call, tool: str, reply: Reply) -> Thinking[str | None]:
+    def transformed(self, call: Call, tool: str, reply: Reply) -> Procedure[str | None]:
         """The text that `transform_result` returns for the reply to `call`. `None` means that the result
         itself is shown."""
         if self.transform_result is None or reply.error is not None:
@@ -251,7 +251,7 @@ class Acting(ToolLimits, Prompting):
 
     def called_for_model(
         self, task: Task, available: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
-    ) -> Thinking[list[Observation]]:
+    ) -> Procedure[list[Observation]]:
         """Call tools that the question requests by name and that the model did not call; see
         `arguments_for_model`. The results become children of `at`.
         """
@@ -260,7 +260,7 @@ class Acting(ToolLimits, Prompting):
 
     def _calls_for_model(
         self, task: Task, available: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
-    ) -> Thinking[list[ToolCall]]:
+    ) -> Procedure[list[ToolCall]]:
         calls = []
         for name in names:
             yield Note("tools.called_for_model", at, {"tool": name}, fallback=True)
@@ -286,7 +286,7 @@ class Acting(ToolLimits, Prompting):
         offered: Sequence[ToolSpec],
         source: Sequence[str] = (),
         closing: bool = False,
-    ) -> Thinking[Turn]:
+    ) -> Procedure[Turn]:
         """Make one turn, and record it as child 0 of `at`.
 
         Args:
@@ -312,7 +312,7 @@ class Acting(ToolLimits, Prompting):
 
     def carry_out(
         self, available: AvailableTools, turn: Turn, refused: Mapping[int, str] | None = None
-    ) -> Thinking[list[Observation]]:
+    ) -> Procedure[list[Observation]]:
         """Carry out the calls of `turn`. Returns one observation per call, in order, each a child of the
         turn.
 
@@ -329,7 +329,7 @@ class Acting(ToolLimits, Prompting):
 
     def asking_with_tools(
         self, task: Task, call: Call, max_round_trips: int, required: Sequence[str] = ()
-    ) -> Thinking[Reply]:
+    ) -> Procedure[Reply]:
         """The reply to `call` from a model that may call tools first.
 
         This method records no thoughts; the calling strategy does.
@@ -387,7 +387,7 @@ class Acting(ToolLimits, Prompting):
 
     def _observed(
         self, available: AvailableTools, turn: str, k: int, call: ToolCall, draw: int, refusal: str | None
-    ) -> Thinking[Observation]:
+    ) -> Procedure[Observation]:
         if refusal:
             seen = self._seen(available, turn, k, Reply(error=refusal))
         else:
@@ -399,7 +399,7 @@ class Acting(ToolLimits, Prompting):
 
     def _given(
         self, available: AvailableTools, at: str, k: int, call: ToolCall, draw: int
-    ) -> Thinking[Observation]:
+    ) -> Procedure[Observation]:
         """Carry out call `k` of a turn."""
         refusal = available.refusal(call.name)
         if refusal is not None:
@@ -429,7 +429,7 @@ class Acting(ToolLimits, Prompting):
                 text += f"\n… (to see all of its {len(whole):,} characters, call {MORE.name} with {rest})"
         return Observation(at, text, reply.error, whole)
 
-    def _more(self, available: AvailableTools, at: str, call: ToolCall) -> Thinking[Observation]:
+    def _more(self, available: AvailableTools, at: str, call: ToolCall) -> Procedure[Observation]:
         """The requested part of an earlier result, or an error text."""
         part = _requested_part(available.results, arguments_of(call) or {})
         if isinstance(part, str):
@@ -453,7 +453,7 @@ class Acting(ToolLimits, Prompting):
             f"{MORE.name} with {rest})"
         )
 
-    def _cut(self, turn: Turn) -> Thinking[Turn]:
+    def _cut(self, turn: Turn) -> Procedure[Turn]:
         most, at = MAX_CALLS if self.parallel else 1, parent_of(turn.id) or turn.id
         for name in turn.repaired:
             yield Note("json.repaired", at, {"kind": "act", "tool": name[:80]})
@@ -463,8 +463,8 @@ class Acting(ToolLimits, Prompting):
         return turn._replace(calls=turn.calls[:most])
 
     def _all_of(
-        self, available: AvailableTools, branches: list[Thinking[Observation]]
-    ) -> Thinking[list[Observation]]:
+        self, available: AvailableTools, branches: list[Procedure[Observation]]
+    ) -> Procedure[list[Observation]]:
         """Carry out the calls of a turn concurrently. Results are numbered in the order of the calls, not of
         completion.
         """

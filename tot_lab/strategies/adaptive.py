@@ -20,12 +20,12 @@ from pydantic import model_validator
 
 from tot_lab.core.calls import halts
 from tot_lab.core.parts import REGISTRY
+from tot_lab.core.protocol import Procedure, ask, resample
 from tot_lab.core.reading.names import read_name
 from tot_lab.core.records import Decided, Note, Thought, call_failed, parent_of
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, resample
 from tot_lab.strategies.plan_execute import PlanExecute
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import Reflexion
@@ -224,7 +224,7 @@ class Adaptive(Prompting):
                 )
         return self
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         choice = self._settled(task) or (yield from self._ask_model(task, at))
         if isinstance(choice, str):  # the call was refused, as any further one would be
@@ -277,7 +277,7 @@ class Adaptive(Prompting):
         found = kind_of(task)
         return None if found is None else Choice(self._of(found.kind), found.kind, "rule", found.why)
 
-    def _ask_model(self, task: Task, at: str) -> Thinking[Choice | str]:
+    def _ask_model(self, task: Task, at: str) -> Procedure[Choice | str]:
         """The choice made by the model, or the error of a call refused by a budget or a cancellation."""
         listed = "\n".join(f"{kind}: {what}" for kind, what in KINDS.items())
         prompt = (

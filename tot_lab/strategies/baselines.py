@@ -13,11 +13,11 @@ from pydantic import Field
 
 from tot_lab.core.calls import stop_of
 from tot_lab.core.parts import UserFunction
+from tot_lab.core.protocol import Procedure, ask, emit, gather, resample
 from tot_lab.core.reading.values import verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, emit, gather, resample
 from tot_lab.strategies.voting import choose, choose_by_vote
 
 
@@ -31,7 +31,7 @@ class OneAnswer(Prompting):
         Yao et al. 2023, Tree of Thoughts, section 2.
     """
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         return (yield from _answer_once(self, task, at, reasoning=False))
 
     def max_calls(self, task: Task) -> int:
@@ -47,7 +47,7 @@ class ChainOfThought(Prompting):
         Wei et al. 2022, Chain-of-Thought Prompting, arXiv:2201.11903.
     """
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         return (yield from _answer_once(self, task, at, reasoning=True))
 
     def max_calls(self, task: Task) -> int:
@@ -72,7 +72,7 @@ class JudgedAttempts(Prompting):
     score, and a function `(task, path) -> score` returns 0 to 1, or `None` for no score.
     """
 
-    def judged_attempts(self, task: Task, at: str) -> Thinking[list[Answer]]:
+    def judged_attempts(self, task: Task, at: str) -> Procedure[list[Answer]]:
         """The answers of all attempts below a new thought `at`, with their scores."""
         yield Thought(at, parent_of(at), task.question)
         return (
@@ -93,7 +93,7 @@ class JudgedAttempts(Prompting):
         inner = self.strategy.max_calls(task)
         return None if inner is None else inner + (self.evaluate == "value")
 
-    def _attempt(self, task: Task, at: str, number: int) -> Thinking[Answer]:
+    def _attempt(self, task: Task, at: str, number: int) -> Procedure[Answer]:
         answer = yield from resample(number, self.strategy.think(task, at))
         if answer.node is None or self.evaluate == "score":
             return answer
@@ -121,7 +121,7 @@ class BestOf(JudgedAttempts):
     Calls: `attempts` times those of the strategy, and with `value` 1 more for each attempt.
     """
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         answers = yield from self.judged_attempts(task, at)
         ranked = sorted(answers, key=_worth, reverse=True)
         return (yield from choose(ranked, ranked[0]))
@@ -147,7 +147,7 @@ class SelfConsistency(Strategy):
     attempts: Annotated[int, Field(ge=1)] = 5
     """The number of attempts."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         answers = yield from gather(
             [resample(k, self.strategy.think(task, f"{at}.{k}")) for k in range(self.attempts)],
@@ -182,7 +182,7 @@ def baselines(attempts: int = 5, **sampling: Any) -> dict[str, Strategy]:
     }
 
 
-def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -> Thinking[Answer]:
+def _answer_once(strategy: Prompting, task: Task, at: str, *, reasoning: bool) -> Procedure[Answer]:
     yield Thought(at, parent_of(at), task.question)
     prompt = task.answer_prompt(reasoning)
     reply = yield from ask(strategy.call(at, "answer", prompt))

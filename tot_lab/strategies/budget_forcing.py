@@ -8,10 +8,10 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Message, stop_of
+from tot_lab.core.protocol import Procedure, ask, emit
 from tot_lab.core.records import Decided, Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, emit
 
 
 class BudgetForcing(Prompting):
@@ -40,7 +40,7 @@ class BudgetForcing(Prompting):
     word: str = "Wait"
     """The text that is appended to the reply."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         prompt, node, whole, stop = task.answer_prompt(True), at, "", "answered"
         for number in range(self.waits + 1):

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from pydantic import field_validator
 
+from tot_lab.core.protocol import Procedure, emit, map_steps
 from tot_lab.core.records import Decided, Event, Scored, Thought, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, emit, map_steps
 
 
 class Continued(Strategy):
@@ -45,7 +45,7 @@ class Continued(Strategy):
             raise ValueError("record must contain at least one thought: got none.")
         return record
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         last, steps = at, list(task.steps)
         for event in self._events(at):
             recorded = yield from emit(event)

@@ -9,10 +9,10 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Message, Reply, halts, stop_of
+from tot_lab.core.protocol import Procedure, ask, emit, gather
 from tot_lab.core.records import Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, emit, gather
 from tot_lab.strategies.voting import choose_by_vote
 
 
@@ -42,7 +42,7 @@ class Debate(Prompting):
     rounds: Annotated[int, Field(ge=1)] = 2
     """Rounds, the first answers included."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         question = Message("user", task.answer_prompt(True))
         speakers = [_Speaker(k, (question,)) for k in range(self.agents)]
@@ -59,7 +59,7 @@ class Debate(Prompting):
 
     def _turn(
         self, at: str, number: int, speaker: _Speaker, speakers: Sequence[_Speaker]
-    ) -> Thinking[_Speaker]:
+    ) -> Procedure[_Speaker]:
         """The turn of `speaker` in round `number`. The speaker is shown the last thoughts of the others."""
         others = [other.last for other in speakers if other.last and other.number != speaker.number]
         messages = speaker.messages

@@ -9,10 +9,10 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import confidences_of, halts, stop_of
+from tot_lab.core.protocol import Procedure, ask, emit, gather
 from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, emit, gather
 from tot_lab.strategies.confidence import ALTERNATIVES, Confidence, confidence_of, quantile
 from tot_lab.strategies.voting import choose_by_vote, votes_of
 
@@ -50,7 +50,7 @@ class DeepConf(Prompting):
     top: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Share of the chains with an answer that vote, those with the highest confidence (η in the paper)."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         chains = yield from self._chains(task, at, range(self.attempts))
         bar = quantile([chain.weight for chain in chains if chain.votes_above(0.0)], 1 - self.top)
@@ -59,10 +59,10 @@ class DeepConf(Prompting):
     def max_calls(self, task: Task) -> int:
         return self.attempts
 
-    def _chains(self, task: Task, at: str, numbers: Sequence[int]) -> Thinking[list[_Chain]]:
+    def _chains(self, task: Task, at: str, numbers: Sequence[int]) -> Procedure[list[_Chain]]:
         return (yield from gather([self._chain(task, at, number) for number in numbers], at_most=1))
 
-    def _chain(self, task: Task, at: str, number: int) -> Thinking[_Chain]:
+    def _chain(self, task: Task, at: str, number: int) -> Procedure[_Chain]:
         call = self.call(at, "answer", task.answer_prompt(True), number)
         reply = yield from ask(msgspec.structs.replace(call, logprobs=ALTERNATIVES))
         if reply.error is not None:
@@ -78,7 +78,7 @@ class DeepConf(Prompting):
             yield Note("score.missing", thought.id, {"by": self.kind, "reason": reason})
         return _Chain(Answer(text, "answered", thought.id), confidence)
 
-    def _vote(self, task: Task, chains: Sequence[_Chain], bar: float) -> Thinking[Answer]:
+    def _vote(self, task: Task, chains: Sequence[_Chain], bar: float) -> Procedure[Answer]:
         weights = [chain.weight if chain.votes_above(bar) else 0.0 for chain in chains]
         for chain, weight in zip(chains, weights, strict=True):
             if chain.answer.node is not None:
@@ -125,7 +125,7 @@ class DeepConfOnline(DeepConf):
     consensus: Annotated[float, Field(gt=0, le=1)] = 0.95
     """Share of all votes for one answer at which the sampling ends (τ in the paper)."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         chains = yield from self._chains(task, at, range(min(self.warmup, self.attempts)))
         known = [chain.confidence for chain in chains if chain.confidence is not None]

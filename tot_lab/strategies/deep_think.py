@@ -19,13 +19,13 @@ import msgspec
 from pydantic import BaseModel, Field
 
 from tot_lab.core.calls import halts, stop_of
+from tot_lab.core.protocol import Procedure, Slots, emit, gather, with_timeout
 from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.judgements import match_all, match_once
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Decided, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Slots, Thinking, emit, gather, with_timeout
 from tot_lab.core.tools import characters_within, tokens_in
 from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.deep_think_prompts import ANEW, BRANCH, CONVERGE, DEVELOP
@@ -158,7 +158,7 @@ class DeepThink(Prompting):
     """Capability of the model: prompts describe the JSON by an example (`local`), by a schema and an example
     (`mid`), or by the schema alone (`large`, `frontier`)."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         sizes = yield from self._clamped(at)
         work = _Iterations(self, task, sizes, at)
@@ -168,7 +168,7 @@ class DeepThink(Prompting):
         sizes, _ = self._sizes()
         return sizes.max_iterations * (sizes.num_branches + 2) + 1
 
-    def _clamped(self, at: str) -> Thinking[Sizes]:
+    def _clamped(self, at: str) -> Procedure[Sizes]:
         sizes, clamped = self._sizes()
         for field, used in clamped.items():
             data = {"field": field, "given": getattr(self, field), "used": used}
@@ -202,7 +202,7 @@ class _Iterations:
         self.direct = False  # whether the approaches of the iteration were unreadable
         self.unjudged = False  # whether the judgement of the iteration was unreadable
 
-    def carried_out(self) -> Thinking[Answer]:
+    def carried_out(self) -> Procedure[Answer]:
         """Branch, develop and converge, repeatedly while improvement is possible."""
         base, unfinished = self.at, list[ThoughtBranch]()
         stop = "limit:iterations"
@@ -238,7 +238,7 @@ class _Iterations:
 
     # Branch.
 
-    def _branch(self, base: str, number: int) -> Thinking[tuple[list[ThoughtBranch], str]]:
+    def _branch(self, base: str, number: int) -> Procedure[tuple[list[ThoughtBranch], str]]:
         """The approaches of an iteration. Empty, with the stop reason, if the call failed."""
         request = BRANCH.format(count=self.sizes.num_branches)
         (lessons,) = yield from self._shown(base, "branch", lambda show: [self._lessons(number, show)])
@@ -288,7 +288,7 @@ class _Iterations:
 
     # Develop.
 
-    def _develop(self, branch: ThoughtBranch) -> Thinking[tuple[ThoughtBranch, str]]:
+    def _develop(self, branch: ThoughtBranch) -> Procedure[tuple[ThoughtBranch, str]]:
         """Develop one approach: plan, execute, observe, reflect. The second value is a stop reason if it
         failed.
         """
@@ -336,7 +336,7 @@ class _Iterations:
 
     def _converge(
         self, base: str, number: int, branches: Sequence[ThoughtBranch]
-    ) -> Thinking[tuple[IterationResult | None, str]]:
+    ) -> Procedure[tuple[IterationResult | None, str]]:
         """Judge the branches and synthesise a solution. `None`, with the stop reason, if the call failed."""
         solved = [branch for branch in branches if branch.solution_node is not None]
         shown = yield from self._shown(
@@ -373,7 +373,7 @@ class _Iterations:
 
     def _ranked(
         self, base: str, solved: Sequence[ThoughtBranch], made: Judgement, whole: bool
-    ) -> Thinking[list[ThoughtBranch]]:
+    ) -> Procedure[list[ThoughtBranch]]:
         """The branches with scores, best first; ties are broken by the confidence that DEVELOP stated.
 
         A partial judgement counts only if it covers every branch.
@@ -407,7 +407,7 @@ class _Iterations:
         ranked: Sequence[ThoughtBranch],
         made: Judgement,
         reply: Structured[Convergence],
-    ) -> Thinking[IterationResult]:
+    ) -> Procedure[IterationResult]:
         """The result without a synthesis: the solution of the best branch, preferring readable replies."""
         best = min(ranked, key=lambda branch: branch.assumed)
         why = "the reply was cut off" if reply.truncated else reply.error
@@ -429,7 +429,7 @@ class _Iterations:
 
     def _synthesised(
         self, number: int, solved: Sequence[ThoughtBranch], made: Convergence
-    ) -> Thinking[IterationResult]:
+    ) -> Procedure[IterationResult]:
         """The synthesis of the ranked branches, as a thought."""
         ideas = made.synthesis.taken
         places = match_all([branch.name for branch in solved], [idea.name for idea in ideas])
@@ -472,7 +472,7 @@ class _Iterations:
 
     # The answer.
 
-    def _answer(self, stop: str, unfinished: Sequence[ThoughtBranch]) -> Thinking[Answer]:
+    def _answer(self, stop: str, unfinished: Sequence[ThoughtBranch]) -> Procedure[Answer]:
         """Answer with the most confident iteration, or else with the solution of the most confident
         branch.
         """
@@ -495,7 +495,7 @@ class _Iterations:
 
     # Helpers.
 
-    def _shown(self, at: str, what: str, write: Callable[[Show], list[str]]) -> Thinking[list[str]]:
+    def _shown(self, at: str, what: str, write: Callable[[Show], list[str]]) -> Procedure[list[str]]:
         """The prompt texts that `write` makes, with the texts of earlier phases shortened until they fit.
 
         Each cut is recorded as a note on the thought `at`.
@@ -540,7 +540,7 @@ class _Iterations:
 
     def _ask_phase(
         self, at: str, purpose: str, prompt: str, form: type[M], sample_index: int = 0, closing: str = ""
-    ) -> Thinking[tuple[Structured[M], str]]:
+    ) -> Procedure[tuple[Structured[M], str]]:
         """Make a call for JSON of type `form`. The second value is a stop reason if it failed.
 
         Args:
@@ -566,7 +566,7 @@ class _Iterations:
             return result, ""
         return result, "limit:timeout" if error.startswith("timeout") else stop_of(error)
 
-    def _assume(self, at: str, what: str, error: str | None) -> Thinking[None]:
+    def _assume(self, at: str, what: str, error: str | None) -> Procedure[None]:
         """Note that a reply is used as plain text."""
         data = {"what": what, "error": error}
         yield Note(
@@ -577,7 +577,7 @@ class _Iterations:
         )
 
 
-def _score(node: str, value: float | None) -> Thinking[float | None]:
+def _score(node: str, value: float | None) -> Procedure[float | None]:
     """Record a CONVERGE score of 0 to 10. Returns it as recorded; a person may have edited it."""
     share = None if value is None else value / 10
     scored = yield from emit(Scored(node, share, value, (value,), "converge"))

@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import Field
 
 from tot_lab.core.calls import halts
+from tot_lab.core.protocol import Procedure, gather, resample
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, gather, resample
 from tot_lab.strategies.baselines import SelfConsistency
 from tot_lab.strategies.voting import answer_key, choose_by_vote
 
@@ -36,7 +36,7 @@ class EarlyStopping(SelfConsistency):
     window: Annotated[int, Field(ge=2)] = 5
     """Attempts that run concurrently, and must agree."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         answers: list[Answer] = []
         winner: Hashable | None = None

@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from tot_lab.core.calls import halts
+from tot_lab.core.protocol import Procedure, ask, gather, resample
 from tot_lab.core.records import Note, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, gather, resample
 from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts
 from tot_lab.strategies.voting import answer_key, choose_by_vote, votes_of
 
@@ -49,7 +49,7 @@ class ForestOfThoughts(Prompting):
     min_score: Annotated[float, Field(ge=0, le=1)] = 0.0
     """A tree whose answer has a lower score has no vote. Above 0, answers without a score have no vote."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         answers: list[Answer] = []
         agreed = False
@@ -83,7 +83,7 @@ class ForestOfThoughts(Prompting):
 
     def _judged(
         self, task: Task, at: str, answers: Sequence[Answer], weights: Sequence[float]
-    ) -> Thinking[Hashable | None]:
+    ) -> Procedure[Hashable | None]:
         """The key (`answer_key`) of the answer that the judge chooses. `None` if fewer than two answers
         differ, or if there is no readable reply."""
         texts: dict[Hashable, str] = {}

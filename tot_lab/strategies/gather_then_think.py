@@ -17,10 +17,10 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from tot_lab.core.calls import Call, halts
+from tot_lab.core.protocol import Procedure, ask, emit, intercept, map_steps
 from tot_lab.core.records import Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, emit, intercept, map_steps
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
 from tot_lab.strategies.acting import Acting
 from tot_lab.strategies.categories import (
@@ -95,7 +95,7 @@ class GatherThenThink(Prompting):
     shown.
     """
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         classified = self._settled(task) or (yield from self._ask_model(task, at))
         if isinstance(classified, str):  # the call was refused, as any further one would be
@@ -140,7 +140,7 @@ class GatherThenThink(Prompting):
             return Classified(GENERAL, "default", "nothing is gathered, so no call is spent on it")
         return found
 
-    def _ask_model(self, task: Task, at: str) -> Thinking[Classified | str]:
+    def _ask_model(self, task: Task, at: str) -> Procedure[Classified | str]:
         """The category named by the model, or the error of a call refused by a budget or a cancellation."""
         listed = "\n".join(f"{name}: {category.about}" for name, category in CATEGORIES.items())
         prompt = (
@@ -170,7 +170,7 @@ class GatherThenThink(Prompting):
 
     # Gather.
 
-    def _gathered(self, task: Task, category: str, watch: _Watch, at: str) -> Thinking[Answer]:
+    def _gathered(self, task: Task, category: str, watch: _Watch, at: str) -> Procedure[Answer]:
         """Run the gatherer. The root of its subtree is recorded here, because a person may edit the
         instruction in it.
         """
@@ -253,7 +253,7 @@ class _Watch:
         self.uses: list[ToolUse] = []
         self.model: str | None = None
 
-    def carry_out(self, step: Call | Thought) -> Thinking[Any]:
+    def carry_out(self, step: Call | Thought) -> Procedure[Any]:
         recorded = yield step
         if isinstance(step, Call) and step.purpose != TOOL:
             self.model = step.model

@@ -9,10 +9,10 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Reply, halts, stop_of
+from tot_lab.core.protocol import Procedure, ask, emit, gather
 from tot_lab.core.records import Decided, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, emit, gather
 
 
 class MixtureOfAgents(Prompting):
@@ -44,7 +44,7 @@ class MixtureOfAgents(Prompting):
     """Names of models, or of roles of the lab. Agent k of a layer uses model k modulo their number. Empty
     means the model of the strategy: each agent is then a further sample of that model."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         read: list[Thought] = []
         made: list[Thought] = []
@@ -65,7 +65,7 @@ class MixtureOfAgents(Prompting):
     def max_calls(self, task: Task) -> int:
         return self.agents * self.layers + 1
 
-    def _turn(self, task: Task, at: str, number: int, read: Sequence[Thought]) -> Thinking[Thought | str]:
+    def _turn(self, task: Task, at: str, number: int, read: Sequence[Thought]) -> Procedure[Thought | str]:
         """The thought of one agent or of the aggregator, or the error of its call."""
         last = number == self.agents * self.layers
         if read:
@@ -84,7 +84,7 @@ class MixtureOfAgents(Prompting):
         sources = tuple(thought.id for thought in read)
         return (yield from emit(Thought(f"{at}.{number}", at, reply.text, sources)))
 
-    def _choose(self, task: Task, made: Sequence[Thought], stop: str) -> Thinking[Answer]:
+    def _choose(self, task: Task, made: Sequence[Thought], stop: str) -> Procedure[Answer]:
         """Answer with the last thought from which an answer can be read."""
         chosen, text = None, ""
         for thought in reversed(made):

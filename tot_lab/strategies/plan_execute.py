@@ -23,11 +23,11 @@ from pydantic import AfterValidator, Field, TypeAdapter, field_validator
 
 from tot_lab.core.calls import halts, stop_of
 from tot_lab.core.parts import Part
+from tot_lab.core.protocol import Procedure, ask, emit, gather, map_steps
 from tot_lab.core.reading.verdicts import read_verdict, without_verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, emit, gather, map_steps
 from tot_lab.core.tools import Quantities, ToolSpec, tool_name
 from tot_lab.strategies.acting import Acting, AvailableTools
 from tot_lab.strategies.continued import all_but_the_root
@@ -200,7 +200,7 @@ class PlanExecute(Acting):
             )
         return overflow
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         work = _Work(self, task, at)
         return (yield from work.carried_out())
@@ -247,7 +247,7 @@ class _Work:
         self.halt = ""
         self.held = Answer("", "")
 
-    def carried_out(self) -> Thinking[Answer]:
+    def carried_out(self) -> Procedure[Answer]:
         """Plan, execute and reflect, repeatedly while refinements are left."""
         if self.by.classify_tools and self.available.tools:
             needs = yield from classify_tools(self.by, self.task, self.available, self.at)
@@ -283,7 +283,7 @@ class _Work:
             if stop:
                 return (yield from self._ended(stop))
 
-    def _with_required(self, steps: list[PlanStep], required: Mapping[str, int]) -> Thinking[list[PlanStep]]:
+    def _with_required(self, steps: list[PlanStep], required: Mapping[str, int]) -> Procedure[list[PlanStep]]:
         """Add steps for the required calls that the plan lacks. No argument is invented: in one further
         request, the model writes the arguments of tools without effects that take one text; composite steps
         choose the arguments of other tools. A tool that the task requests by name gets the task's question.
@@ -330,7 +330,7 @@ class _Work:
 
     # Execute.
 
-    def _execute(self) -> Thinking[None]:
+    def _execute(self) -> Procedure[None]:
         """Execute all steps whose dependencies are done, and patch the plan after failures."""
         while not self.halt:
             completed = {step.id for step in self.steps if step.status == "completed"}
@@ -358,7 +358,7 @@ class _Work:
                 self.patches += 1
                 yield from self._patch("")
 
-    def _skip(self) -> Thinking[None]:
+    def _skip(self) -> Procedure[None]:
         """Skip the pending steps: each depends on a step that was not completed."""
         known = {step.id: step for step in self.steps}
         for step in [step for step in self.steps if step.status == "pending"]:
@@ -372,7 +372,7 @@ class _Work:
             yield Decided(step.node, "pruned", why)
             yield Note("plan.step_failed", step.node, _of(step, status="skipped", error=why, retries=0))
 
-    def _step(self, step: PlanStep, known: Mapping[str, PlanStep]) -> Thinking[Outcome]:
+    def _step(self, step: PlanStep, known: Mapping[str, PlanStep]) -> Procedure[Outcome]:
         """Attempt one step until it is completed or its retries are used up."""
         error, was_called = "", False
         for number in range(self.by.step_retries + 1):
@@ -410,7 +410,7 @@ class _Work:
         failed = step.changed(status="failed", error=error, retries=number)
         return Outcome(failed, was_called=was_called)
 
-    def _tool(self, step: PlanStep, arguments: Any, number: int) -> Thinking[Tried]:
+    def _tool(self, step: PlanStep, arguments: Any, number: int) -> Procedure[Tried]:
         name = self.available.known.get(tool_name(step.tool_name or ""), step.tool_name or "")
         refusal = self.available.refusal(name)
         if refusal is not None:
@@ -429,7 +429,7 @@ class _Work:
 
     def _analysis(
         self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], number: int, error: str
-    ) -> Thinking[Tried]:
+    ) -> Procedure[Tried]:
         parts = [self.goal, _now(step, instruction), self._results(step, known), _again(error)]
         reply = yield from ask(self.by.call(step.node, "analysis", "\n\n".join(filter(None, parts)), number))
         if reply.error is not None:
@@ -440,7 +440,7 @@ class _Work:
 
     def _composite(
         self, step: PlanStep, instruction: str, known: Mapping[str, PlanStep], number: int, error: str
-    ) -> Thinking[Tried]:
+    ) -> Procedure[Tried]:
         """Solve the step as a task of its own. The root of its subtree is recorded here, because a person may
         edit the text.
         """
@@ -486,7 +486,7 @@ class _Work:
         """How many times the plan was changed. It numbers the samples of equal prompts."""
         return self.patches + self.refinements
 
-    def _reflect(self) -> Thinking[tuple[bool, str, str]]:
+    def _reflect(self) -> Procedure[tuple[bool, str, str]]:
         """Reflect on the goal.
 
         Returns:
@@ -512,7 +512,7 @@ class _Work:
         yield Note("plan.reflected", self.at, data)
         return satisfied, thought.text, ""
 
-    def _patch(self, review: str) -> Thinking[str]:
+    def _patch(self, review: str) -> Procedure[str]:
         """Have the open steps rewritten. Returns the stop reason if that failed; the plan is then
         unchanged.
         """
@@ -530,7 +530,7 @@ class _Work:
         yield from self._taken("plan.patched", steps, failed=failed, dropped=dropped)
         return ""
 
-    def _augment(self, review: str) -> Thinking[str]:
+    def _augment(self, review: str) -> Procedure[str]:
         """Have steps appended. Returns the stop reason if that failed."""
         steps, stop = yield from self._ask_planner("augment", self._planned, self._shown(), review, AUGMENT)
         if steps is None:
@@ -554,7 +554,7 @@ class _Work:
 
     def _ask_planner(
         self, kind: str, read: Callable[[PlanDraft], list[PlanStep]], *parts: str
-    ) -> Thinking[tuple[list[PlanStep] | None, str]]:
+    ) -> Procedure[tuple[list[PlanStep] | None, str]]:
         """The steps that the model writes, or the stop reason if no reply could be used."""
         prompt = "\n\n".join(filter(None, [self.task.task_prompt(True), *parts, self._rules()]))
         sound: TypeAdapter[Any] = TypeAdapter(Annotated[PlanDraft, AfterValidator(read)])
@@ -566,7 +566,7 @@ class _Work:
         failed = result.replies[-1].error
         return result.value, "limit:retries" if failed is None else stop_of(failed)
 
-    def _taken(self, name: str, steps: Sequence[PlanStep], **more: Any) -> Thinking[None]:
+    def _taken(self, name: str, steps: Sequence[PlanStep], **more: Any) -> Procedure[None]:
         """Continue with `steps`. New and rewritten steps become thoughts, whose texts a person may edit."""
         before = {step.id: step for step in self.steps}
         fresh = {step.id: step for step in steps if not step.node}
@@ -596,7 +596,7 @@ class _Work:
         data = {"version": self.version, "steps": [step.content() for step in self.steps], **more}
         yield Note(name, self.at, data)
 
-    def _ended(self, stop: str) -> Thinking[Answer]:
+    def _ended(self, stop: str) -> Procedure[Answer]:
         """End with the answer of the latest reflection that gave one.
 
         Without one, the model is asked for an answer; if no further call is possible, the result of the last

@@ -89,10 +89,10 @@ def beam_search(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
 
 @_accepting(STATE_MACHINE)
 def state_machine(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
-    """Tree of Thoughts as a state machine. At most 52 calls. The limit of 100 nodes matters only at a greater
-    depth.
+    """Tree of Thoughts as in Jido AI, which implements it as a state machine.
 
-    Best-first search: one call proposes all children of a thought, and one call scores them.
+    Best-first search: one call proposes all children of a thought, and one call scores them. At most 52
+    calls. The limit of 100 nodes takes effect only if `stop.depth` is raised.
 
     If a setting of `WithTools` is given, such as `tools`, the proposer is wrapped in `WithTools`.
 

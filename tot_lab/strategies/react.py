@@ -22,10 +22,10 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, model_validator
 
 from tot_lab.core.calls import Message, ToolCall, readable, stop_of
+from tot_lab.core.protocol import Procedure, emit
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, emit
 from tot_lab.core.tools import Quantities, ToolSpec
 from tot_lab.strategies.acting import MORE, Acting, AvailableTools, describe_named_results, successful_results
 from tot_lab.strategies.conversation import (
@@ -115,7 +115,7 @@ class ReAct(Acting):
                 )
         return self
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         available = self.available_tools(task, tuple(self.required_tools))
         if FINAL.name in available.known:
@@ -181,7 +181,7 @@ class ReAct(Acting):
 
     def _needs(
         self, task: Task, available: AvailableTools, at: str, caps: Mapping[str, int]
-    ) -> Thinking[ToolNeeds]:
+    ) -> Procedure[ToolNeeds]:
         """The tools that the task needs according to the model, each with at most `caps` calls."""
         if not self.classify_tools or not available.tools:
             return ToolNeeds()
@@ -228,7 +228,7 @@ class ReAct(Acting):
         at: str,
         names: Sequence[str],
         known: Sequence[str],
-    ) -> Thinking[list[Observation]]:
+    ) -> Procedure[list[Observation]]:
         """Call `names` for the model, and count them as its calls."""
         if not names:
             return []
@@ -256,7 +256,7 @@ class ReAct(Acting):
 
     def _answered(
         self, task: Task, available: AvailableTools, progress: _Progress, turn: Turn, text: str
-    ) -> Thinking[Answer]:
+    ) -> Procedure[Answer]:
         """End with `text`. Further calls of the turn are carried out too, since they may have effects."""
         turn = turn._replace(calls=tuple(call for call in turn.calls if call.name != FINAL.name))
         yield from self.carry_out(available, turn, progress.take(turn.calls, None))
@@ -327,7 +327,7 @@ class _Progress:
 
     def hints(
         self, turn: Turn, observations: Sequence[Observation], refused: Mapping[int, str], left: int
-    ) -> Thinking[list[str]]:
+    ) -> Procedure[list[str]]:
         """The remarks for the model before its next turn. `left` is the number of turns that remain."""
         hints = []
         if not turn.calls:

@@ -20,11 +20,11 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import halts
+from tot_lab.core.protocol import Procedure, ask, emit, intercept, resample
 from tot_lab.core.reading.verdicts import read_verdict
 from tot_lab.core.records import Decided, Note, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Path, Task
-from tot_lab.core.thinking import Thinking, ask, emit, intercept, resample
 from tot_lab.strategies.react import ReAct
 
 _LOOK = {
@@ -73,7 +73,7 @@ class Reflexion(Prompting):
     """Critiques of earlier runs on similar tasks, shown from the first attempt on. `tl.Lab(memory=…)` recalls
     them."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         answers: list[Answer] = []
         lessons: list[str] = []
@@ -114,7 +114,7 @@ class Reflexion(Prompting):
 
     def _criticised(
         self, task: Task, root: str, answer: Answer, way: _ThoughtCollector, number: int
-    ) -> Thinking[_Critique]:
+    ) -> Procedure[_Critique]:
         """The critique of the attempt at `root`, recorded as a thought and a score."""
         node = answer.node or root
         path = [] if self.critique_depth == "shallow" else way.to(node, root, task.question)
@@ -146,7 +146,7 @@ class Reflexion(Prompting):
             "with `UNSATISFIED:`, say what is wrong, and what the next attempt must do differently."
         )
 
-    def _answer(self, at: str, answers: Sequence[Answer], stop: str) -> Thinking[Answer]:
+    def _answer(self, at: str, answers: Sequence[Answer], stop: str) -> Procedure[Answer]:
         chosen = next((answer for answer in reversed(answers) if answer.text), answers[-1])
         for answer in answers:
             if answer.node is not None and answer.node != chosen.node:
@@ -177,7 +177,7 @@ class _ThoughtCollector:
     def __init__(self) -> None:
         self.thoughts: list[Thought] = []
 
-    def carry_out(self, step: Thought) -> Thinking[Any]:
+    def carry_out(self, step: Thought) -> Procedure[Any]:
         recorded = yield step
         self.thoughts.append(recorded or step)
         return recorded

@@ -22,11 +22,11 @@ from pydantic import AliasChoices, ConfigDict, Field
 
 from tot_lab.core.calls import Call, ToolCall, readable
 from tot_lab.core.parts import PydanticModel
+from tot_lab.core.protocol import Procedure, ask, emit, gather
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Note, Thought, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask, emit, gather
 from tot_lab.core.tools import ToolSpec, characters_within, tool_call
 from tot_lab.strategies.conversation import arguments_of, shortened
 
@@ -116,7 +116,7 @@ class ResearchDelegate(PydanticModel):
 
     def think(
         self, task: Task, uses: Sequence[ToolUse], by: Prompting, at: str, model: str | None
-    ) -> Thinking[str]:
+    ) -> Procedure[str]:
         """Read the pages that `uses` fetched. Returns a prompt text with what they specify, empty if there is
         nothing.
 
@@ -166,7 +166,7 @@ class _Reading(NamedTuple):
     tool: ToolSpec
     limits: ResearchDelegate
 
-    def of(self, url: str, at: str) -> Thinking[Page]:
+    def of(self, url: str, at: str) -> Procedure[Page]:
         """Fetch a page and extract its specifications."""
         above, most = parent_of(at) or at, self.limits.max_tokens
         got = yield from ask(tool_call(above, self.tool.name, {"url": url}, max_tokens=most))
@@ -199,7 +199,7 @@ class _Reading(NamedTuple):
         prompt = _EXTRACT.format(task=shown, url=url, page=page.text)
         return msgspec.structs.replace(self.by.call(page.id, "extract", prompt), model=self.model)
 
-    def _failed(self, url: str, at: str, why: str) -> Thinking[Page]:
+    def _failed(self, url: str, at: str, why: str) -> Procedure[Page]:
         yield Note("research.failed", at, {"url": url, "error": why})
         return Page(f"{url} could not be read: {why[:200]}", why)
 

@@ -8,11 +8,11 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Reply, stop_of
+from tot_lab.core.protocol import Procedure, ask, emit
 from tot_lab.core.reading.verdicts import read_verdict
 from tot_lab.core.records import Decided, Scored, Thought, call_failed, parent_of
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, emit
 
 
 class SelfRefine(Prompting):
@@ -37,7 +37,7 @@ class SelfRefine(Prompting):
     rounds: Annotated[int, Field(ge=0)] = 4
     """The most refinements."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         drafts: list[Answer] = []
         history: list[str] = []
@@ -72,7 +72,7 @@ class SelfRefine(Prompting):
     def max_calls(self, task: Task) -> int:
         return 1 + 2 * self.rounds
 
-    def _asked(self, node: str, purpose: str, prompt: str, sample_index: int = 0) -> Thinking[Reply]:
+    def _asked(self, node: str, purpose: str, prompt: str, sample_index: int = 0) -> Procedure[Reply]:
         reply = yield from ask(self.call(node, purpose, prompt, sample_index))
         if reply.error is not None:
             yield call_failed(node, purpose, reply.error)
@@ -91,7 +91,7 @@ class SelfRefine(Prompting):
             "begin it with `UNSATISFIED:`, and say for each fault where it is and how to mend it."
         )
 
-    def _choose(self, drafts: list[Answer], stop: str) -> Thinking[Answer]:
+    def _choose(self, drafts: list[Answer], stop: str) -> Procedure[Answer]:
         """Answer with the last draft from which an answer could be read."""
         chosen = next((draft for draft in reversed(drafts) if draft.text), Answer("", stop))
         for draft in drafts:

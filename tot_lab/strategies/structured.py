@@ -18,10 +18,10 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from tot_lab.core.calls import Call, Message, Reply, readable, refused
+from tot_lab.core.protocol import Procedure, ask
 from tot_lab.core.reading.json_values import ends_open, find_json
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.records import Note, call_failed
-from tot_lab.core.thinking import Thinking, ask
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ def ask_json(
     schema: bool = True,
     closing: str = "",
     whole: bool = False,
-) -> Thinking[Structured[T]]:
+) -> Procedure[Structured[T]]:
     """Make `call` for a value of `model_type`, with at most 1 + `retries` calls.
 
         result = yield from ask_json(self.call(at, "plan", prompt), PlanDraft)

@@ -17,10 +17,10 @@ import msgspec
 from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, estimated_tokens
+from tot_lab.core.protocol import Procedure, ask, intercept
 from tot_lab.core.records import Note, call_failed
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, intercept
 from tot_lab.core.tools import TOOL
 
 _CHARACTERS = 200
@@ -58,7 +58,7 @@ class WithSynthesis(Prompting):
     keep: Annotated[int, Field(ge=1)] = 1
     """The newest turns that are left as they are."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Note(_GOVERNS, at, {"synthesis": self.synthesis})
         if self.synthesis == "off":
             return (yield from self.strategy.think(task, at))
@@ -93,7 +93,7 @@ class _Condenser:
         self.known = known
         self.others = others
 
-    def carry_out(self, step: Call | Note) -> Thinking[Any]:
+    def carry_out(self, step: Call | Note) -> Procedure[Any]:
         if isinstance(step, Note) and step.name == _GOVERNS:
             self.others |= {step.at}
         elif isinstance(step, Call) and step.purpose != TOOL and not self._is_anothers(step.node):
@@ -103,7 +103,7 @@ class _Condenser:
     def _is_anothers(self, node: str) -> bool:
         return any(node == other or node.startswith(f"{other}.") for other in self.others)
 
-    def _tightened(self, call: Call) -> Thinking[Call]:
+    def _tightened(self, call: Call) -> Procedure[Call]:
         opening, turns = _parts(call.messages)
         past, last = turns[: -self.settings.keep], turns[-self.settings.keep :]
         summary, since = "", past
@@ -133,7 +133,7 @@ class _Condenser:
         messages = (*_with(opening, summary), *_joined((), [*since, *last]))
         return msgspec.structs.replace(call, messages=messages)
 
-    def _condensed(self, call: Call, summary: str, turns: Sequence[Turn]) -> Thinking[str]:
+    def _condensed(self, call: Call, summary: str, turns: Sequence[Turn]) -> Procedure[str]:
         """The summary of `turns`, together with `summary`, that of the turns before them."""
         fast = "\n".join(filter(None, [summary, *map(_in_short, turns)]))
         if self.settings.synthesis == "fast":

@@ -21,12 +21,12 @@ import msgspec
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import Call, Message, Reply
+from tot_lab.core.protocol import Procedure, ask, intercept
 from tot_lab.core.purposes import UNINSTRUCTED
 from tot_lab.core.reading.scores import read_confidence
 from tot_lab.core.records import Note, Thought, call_failed
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, ask, intercept
 from tot_lab.core.tools import tool_of
 
 Level = Literal["off", "low", "medium", "high"]
@@ -130,7 +130,7 @@ class WithThinking(Strategy):
     def _is_known(cls, level: Any) -> Any:
         return ThinkingLevel(level).value if isinstance(level, str) else level
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         if self.level == "off":
             return (yield from self.strategy.think(task, at))
         return (yield from intercept(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
@@ -256,7 +256,7 @@ class ThinkingManager:
         self.state = self.state._replace(errors=(), unsure=False, reflections=self.state.reflections + 1)
         return self.last_reflection
 
-    def carry_out(self, step: Call | Thought) -> Thinking[Any]:
+    def carry_out(self, step: Call | Thought) -> Procedure[Any]:
         """Perform `step`, with the instruction and, if one is due, after a reflection."""
         if not isinstance(step, Call):
             recorded = yield step
@@ -293,7 +293,7 @@ class ThinkingManager:
             call = msgspec.structs.replace(call, max_tokens=call.max_tokens + room)
         return _with_section(call, level.prompt_prefix)
 
-    def _reflected(self, call: Call, why: str) -> Thinking[str]:
+    def _reflected(self, call: Call, why: str) -> Procedure[str]:
         """Reflect before `call`. Returns the text, empty if the call failed."""
         sent = msgspec.structs.replace(
             call,

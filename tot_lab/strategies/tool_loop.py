@@ -12,9 +12,9 @@ from typing import Annotated
 from pydantic import Field
 
 from tot_lab.core.calls import Message, stop_of
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.acting import Acting, describe_named_results, describe_tools, successful_results
 from tot_lab.strategies.conversation import exchange, halt_in, with_hints
 
@@ -39,7 +39,7 @@ class ToolLoop(Acting):
     max_tool_round_trips: Annotated[int, Field(ge=1, le=400)] = 3
     """The most turns that may call tools. One further turn may not."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
         available = self.available_tools(task)
         prompt = task.answer_prompt(True)

@@ -13,12 +13,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tot_lab.core.calls import halts
+from tot_lab.core.protocol import Procedure, ask
 from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.thinking import split_thinking
 from tot_lab.core.reading.values import finite
 from tot_lab.core.records import Note, call_failed
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Thinking, ask
 from tot_lab.core.tools import tool_name
 from tot_lab.strategies.acting import MORE, Acting, AvailableTools
 
@@ -58,7 +58,7 @@ class ToolNeeds(NamedTuple):
     repaired: bool = False
 
 
-def classify_tools(strategy: Acting, task: Task, available: AvailableTools, at: str) -> Thinking[ToolNeeds]:
+def classify_tools(strategy: Acting, task: Task, available: AvailableTools, at: str) -> Procedure[ToolNeeds]:
     """Ask which of the tools `task` needs. Makes 1 call."""
     prompt = (
         f"A task for somebody who has tools:\n<task>\n{task.task_prompt(False)}\n</task>\n\n"

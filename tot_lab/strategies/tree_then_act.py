@@ -17,16 +17,16 @@ from typing import Annotated, ClassVar
 from pydantic import Field, field_validator
 
 from tot_lab.core.calls import halts
+from tot_lab.core.protocol import Procedure, SampleCounter, Samples
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import SampleCounter, Samples, Thinking
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.search.evaluators import Evaluator, Joint, Value
 from tot_lab.strategies.search.expansion import expand
 from tot_lab.strategies.search.proposers import Propose, Proposer, WithTools, score
-from tot_lab.strategies.search.sampling import Place, Sampler, Unit, emit_as_list, error_in
+from tot_lab.strategies.search.sampling import Expansion, Sampler, Unit, emit_as_list, error_in
 from tot_lab.strategies.search.tree_of_thoughts import calls_per_expansion, closing_note
 
 RELIEF = 0.15
@@ -107,7 +107,7 @@ class TreeThenAct(Prompting):
         """Children per thought, and thoughts kept per level."""
         return self.propose.max_children()
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         tree = Tree(task.steps)
         tree.add(Thought(at, None, task.question))
         yield Thought(at, parent_of(at), task.question)
@@ -135,7 +135,7 @@ class TreeThenAct(Prompting):
         expansions = 1 + (self.max_depth - 1) * self.breadth
         return None if acting is None else expansions * self._calls_per_growth(task) + acting
 
-    def _plan(self, task: Task, tree: Tree, at: str) -> Thinking[str]:
+    def _plan(self, task: Task, tree: Tree, at: str) -> Procedure[str]:
         """Grow the tree. Returns why planning ended: `limit:depth`, `exhausted`, `stagnated`, `error`, or the
         error of a call refused by a budget or a cancellation.
         """
@@ -145,7 +145,7 @@ class TreeThenAct(Prompting):
         sampler = Sampler(self, task, samples, self.parallel)
         for depth in range(1, self.max_depth + 1):
             yield Note("tot.picked", at, {"parents": frontier})
-            growing = [self._grow(sampler, Place.of(tree, id)) for id in frontier]
+            growing = [self._grow(sampler, Expansion.of(tree, id)) for id in frontier]
             grown = yield from sampler.gather(growing, at_most=self._calls_per_growth(task))
             events = [event for branch in grown for event in branch]
             for event in events:
@@ -187,28 +187,28 @@ class TreeThenAct(Prompting):
             return None
         return Value(samples=joint.samples, combine=joint.combine, max_parse_retries=joint.max_parse_retries)
 
-    def _grow(self, sampler: Sampler, place: Place) -> Thinking[list[Event]]:
-        """Add scored children at `place`. Children without a joint score are scored one by one."""
-        growing = expand(sampler, self.propose, self.evaluate, place, self.breadth)
-        return self._scored(sampler, place, growing)
+    def _grow(self, sampler: Sampler, expansion: Expansion) -> Procedure[list[Event]]:
+        """Add scored children to `expansion.node`. Children without a joint score are scored one by one."""
+        growing = expand(sampler, self.propose, self.evaluate, expansion, self.breadth)
+        return self._scored(sampler, expansion, growing)
 
     def _scored(
-        self, sampler: Sampler, place: Place, growing: Thinking[list[Event]]
-    ) -> Thinking[list[Event]]:
+        self, sampler: Sampler, expansion: Expansion, growing: Procedure[list[Event]]
+    ) -> Procedure[list[Event]]:
         events = yield from growing
         alone = self._alone
         if alone is None:
             return events
         unreadable = {event.id for event in events if isinstance(event, Scored) and event.score is None}
         scoring = [
-            score(sampler, alone, [*place.path, event.text], event.id)
+            score(sampler, alone, [*expansion.path, event.text], event.id)
             for event in events
             if isinstance(event, Thought) and event.id in unreadable
         ]
         scored = yield from sampler.gather(scoring, at_most=alone.max_calls)
         return events + [event for branch in scored for event in branch]
 
-    def _settle(self, task: Task, tree: Tree, sound: Sequence[str], kept: Sequence[str]) -> Thinking[None]:
+    def _settle(self, task: Task, tree: Tree, sound: Sequence[str], kept: Sequence[str]) -> Procedure[None]:
         """Keep the best of `kept`, the thoughts of a level with a sufficient score, and prune the others."""
         survivors = sorted(kept, key=lambda id: -tree[id].rank)[: self.breadth]
         for id in sound:

@@ -10,10 +10,10 @@ from typing import ClassVar, Self
 
 import msgspec
 
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.records import Note
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.baselines import ChainOfThought
 
 
@@ -41,7 +41,7 @@ class Verified(Strategy):
     def at_scale(self, scale: int | None) -> Self:
         return self.with_(strategy=self.strategy.at_scale(scale))
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         answer = yield from self.strategy.think(task, at)
         if not answer.text or task.domain.verify(task, answer.text) is not False:
             return answer

@@ -6,9 +6,9 @@ from collections.abc import Hashable, Sequence
 
 import msgspec
 
+from tot_lab.core.protocol import Procedure, emit
 from tot_lab.core.records import Decided, Scored
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking, emit
 
 
 def answer_key(task: Task, answer: Answer) -> Hashable | None:
@@ -35,7 +35,7 @@ def choose_by_vote(
     by: str,
     weights: Sequence[float] | None = None,
     winner: Hashable | None = None,
-) -> Thinking[Answer]:
+) -> Procedure[Answer]:
     """Answer with the text that has the most votes, and prune the other attempts.
 
     Of equal sums, the answer that was given first wins. The score of the answer is its share of all votes.
@@ -64,7 +64,7 @@ def choose_by_vote(
     return (yield from choose(answers, msgspec.structs.replace(chosen, score=share)))
 
 
-def choose(ranked: Sequence[Answer], chosen: Answer) -> Thinking[Answer]:
+def choose(ranked: Sequence[Answer], chosen: Answer) -> Procedure[Answer]:
     """Answer with `chosen`, and prune the answers of the other attempts."""
     for answer in ranked:
         if answer.node is not None and answer.node != chosen.node:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.baselines import ChainOfThought, JudgedAttempts
 from tot_lab.strategies.voting import choose_by_vote
 
@@ -26,7 +26,7 @@ class WeightedBestOf(JudgedAttempts):
     strategy: Strategy = ChainOfThought()
     """The strategy of each attempt."""
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         answers = yield from self.judged_attempts(task, at)
         weights = [answer.score or 0.0 if answer.text else 0.0 for answer in answers]
         return (

@@ -5,10 +5,10 @@
     def test_mine():
         check_strategy(MyStrategy())
 
-tot_lab's own strategies are tested with the same functions. Each function checks one promise. If the promise
-is broken, it raises an AssertionError with one sentence and the first difference. Neither a model nor a
-network is needed: a scripted model replies to every purpose of a call. Its random choices depend on the call
-alone. In a notebook: `await asyncio.to_thread(check_strategy, MyStrategy())`.
+tot_lab's own strategies pass the same tests. Each function in `PROMISES` checks one requirement, and raises
+an AssertionError with the first violation. Neither a model nor a network is needed: a scripted model replies
+to calls of every purpose, and its random choices depend on the call alone. In a notebook: `await
+asyncio.to_thread(check_strategy, MyStrategy())`.
 """
 
 # The public names of each module are names of this package.

@@ -1,4 +1,4 @@
-"""The checks of a domain: every prompt, reader and rule, on the paths that strategies hand it."""
+"""The checks of a domain: every prompt, reader and rule, on the paths that strategies pass to it."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ class Seen(NamedTuple):
 
 
 def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
-    """Check the domain of `task`: every prompt, reader and rule, on the paths that strategies hand it.
+    """Check the domain of `task`: every prompt, reader and rule, on the paths that strategies pass to it.
 
-    These are not only paths of steps. Best of N passes a whole reply as one step, a synthesis passes a merged
-    text, and a model may reply with anything. Methods that the domain does not provide are skipped.
+    A path does not always consist of single steps. Best of N passes a whole reply as one step, a synthesis
+    passes a merged text, and a model may reply with anything. Methods that the domain does not provide are
+    skipped.
 
     Args:
-        task: A task of the domain. If it has a reference, the reference must be graded 1, or not at all.
+        task: A task of the domain. If it has a reference, `grade` must return 1 or `None` for it.
         steps: A path of steps of the task, such as one that leads to an answer. Its prefixes are tried too.
 
     Returns:
-        What an evaluator would see of each path. A prompt that does not show the step it asks about lets the
-        evaluator guess.
+        What an evaluator would see of each path. If a prompt does not show the step that it asks about, the
+        evaluator can only guess.
 
     Raises:
         AssertionError: Names the method, the path and what is wrong with the result. For a
-            `PuzzleDomain`, also if a move is not read as it is written, a step is not legal, or the moves of
-            an unsolved puzzle are graded 1.
+            `PuzzleDomain`, also if `read_moves` does not return the move that `write` wrote, a step is not
+            legal, or moves that leave the puzzle unsolved are graded 1.
         TypeError: If `task` is not a task.
 
     Warns:
-        UserWarning: If a method has nearly the name of one that a domain may override, or the question of a
-            `PuzzleDomain` states no puzzle.
+        UserWarning: If the name of a method is nearly that of a method which domains may override, or a
+            `PuzzleDomain` can read no puzzle from the question.
     """
     if not isinstance(task, Task):
         raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
@@ -75,7 +76,7 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
 
 
 def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> None:
-    """Without these, every path leads nowhere, and nothing else is checked."""
+    """Check the rules of a puzzle first: if they are wrong, the other checks see no legal path."""
     puzzle = domain.puzzle(task)
     if puzzle is None:
         what = f"read_puzzle reads no puzzle from the question {task.question!r:.80}"
@@ -90,7 +91,9 @@ def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> Non
     for move in islice(domain.moves(puzzle, domain.start(puzzle)), 3):
         text = domain.write(puzzle, move)
         read = list(domain.read_moves(puzzle, text))
-        expect(read == [move], f"read_moves reads {read!r} from {text!r}, as which write writes {move!r}")
+        expect(
+            read == [move], f"read_moves reads {read!r} from {text!r}, the text that write made of {move!r}"
+        )
     for depth in range(1, len(steps) + 1):
         legal = domain.position(task, steps[:depth]) is not None
         expect(legal, f"steps: step {depth}, {steps[depth - 1]!r:.80}, states no legal move")
@@ -103,12 +106,13 @@ def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> Non
             if text != answer:  # an answer may hold only a part of the state
                 grade = domain.grade(task, text)
                 expect(
-                    grade != 1, f"grade gives {text!r:.80} {grade!r}, although these moves do not solve it"
+                    grade != 1,
+                    f"grade gives {text!r:.80} {grade!r}, although its moves do not solve the puzzle",
                 )
 
 
 def _misspelt(kind: type[Domain]) -> Iterator[tuple[str, str]]:
-    """Return the nearest method of the base class to each method that only `kind` has, if they are alike."""
+    """Yield (method of the base class, method that only `kind` has) if the two names are nearly equal."""
     base = PuzzleDomain if issubclass(kind, PuzzleDomain) else Domain
     known = {name for name, _ in inspect.getmembers(base, inspect.isfunction)} - vars(kind).keys()
     for name, value in vars(kind).items():
@@ -117,7 +121,7 @@ def _misspelt(kind: type[Domain]) -> Iterator[tuple[str, str]]:
 
 
 def _paths(task: Task, steps: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Return the paths that strategies pass to a domain, with a description of each."""
+    """Yield a description and the steps of each kind of path that strategies pass to a domain."""
     answer = task.reference or "42"
     yield "no step", []
     for depth in range(1, len(steps)):
@@ -145,7 +149,7 @@ class _DomainTrial:
     def call(self, method: str, what: str, *given: Any) -> Any:
         """Call a method twice, and expect the same result and an unchanged task.
 
-        Returns `NotImplemented` if the domain does not provide it.
+        Returns `NotImplemented` if the domain does not provide the method.
         """
         try:
             first, second = (getattr(self.domain, method)(*given) for _ in range(2))
@@ -161,7 +165,7 @@ class _DomainTrial:
     def expect(
         self, method: str, what: str, accepted: Callable[[Any], bool], wanted: str, *given: Any
     ) -> Any:
-        """Call a method and check its result. The error message describes accepted results as `wanted`."""
+        """Call a method and check its result. `wanted` describes accepted results in the error."""
         result = self.call(method, what, *given)
         provided = result is not NotImplemented
         expect(
@@ -211,7 +215,10 @@ class _DomainTrial:
         most = self.call("max_parts", what, task)
         if most is not NotImplemented:
             parts = self.expect("part_prompts", what, _all_strings, "a list of texts", task, path) or []
-            expect(len(parts) <= most, f"part_prompts on {what} gives {len(parts)} prompts, at most {most}")
+            expect(
+                len(parts) <= most,
+                f"part_prompts on {what} gives {len(parts)} prompts, more than max_parts={most}",
+            )
 
 
 def _is(*kinds: type | None) -> Callable[[Any], bool]:

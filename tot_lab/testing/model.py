@@ -98,9 +98,9 @@ def _answer_to(call: Call) -> str | Reply:
 
 
 def _deep(call: Call, roll: random.Random) -> str:
-    """Return the reply of a stage of Deep Think, at times as text without JSON.
+    """Return the reply of a stage of Deep Think, sometimes as text without JSON.
 
-    Solutions quote what they are based on, so that a changed thought stays visible.
+    Solutions quote the solutions and approaches in the prompt, so that a changed thought stays visible.
     """
     quoted = re.split(r"</?(?:solution|approach)>", call.prompt)[1::2]
     texts = "\n".join(text.strip("\n") for text in quoted)
@@ -164,7 +164,9 @@ class Scripted:
 
 
 def shuffled(seed: int, most: float = 0.003) -> Callable[[Call], float]:
-    """Return a random latency of at most `most` seconds, so that each seed gives another order of replies."""
+    """Return a function that draws latencies from 0 to `most` seconds. Each seed gives another order of
+    replies.
+    """
     roll = random.Random(seed)
     return lambda call: roll.random() * most
 

@@ -1,4 +1,4 @@
-"""The promises of a strategy: one function each, which raises an AssertionError if it is broken."""
+"""The promises of a strategy: one function each, which raises an AssertionError if the strategy breaks it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, TypeVar
 from tot_lab.analysis.rehearsal import carry_out
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Part, UserFunction, needs_functions, part_of, parts_in
+from tot_lab.core.protocol import Budget, Procedure, gather, resample
 from tot_lab.core.records import Event, Record, Thought, is_stop_code
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task
-from tot_lab.core.thinking import Budget, Thinking, gather, resample
 from tot_lab.core.tools import TOOL, asks_no_model, is_of_function
 from tot_lab.core.tree import Tree
 from tot_lab.lab.lab import Lab
@@ -87,7 +87,7 @@ class Trial(NamedTuple):
 
 
 HINT = (
-    "It may use random, time or the order of a set, which is another one in each process. "
+    "The strategy may use random, time or the order of a set, which differs between processes. "
     "A search draws numbers with `yield state.random_numbers()`."
 )
 
@@ -112,24 +112,24 @@ def _calls_of(run: Run) -> list[Call]:
 
 
 class _Nested(Strategy):
-    """A strategy that runs another one below its own root."""
+    """A strategy that runs another strategy below its own root."""
 
     strategy: Strategy
     number: int = 3
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, None, "above")
         yield Thought(f"{at}.1", at, "beside")
         return (yield from self.strategy.think(task, f"{at}.{self.number}"))
 
 
 class _Branches(Strategy):
-    """A strategy that runs another one in several branches at once, each with samples of its own."""
+    """A strategy that runs another strategy in several branches at once, each with its own samples."""
 
     strategy: Strategy
     numbers: tuple[int, ...]
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, None, "above")
         branches = [resample(k, self.strategy.think(task, f"{at}.{k}")) for k in self.numbers]
         answers = yield from gather(branches)
@@ -140,9 +140,9 @@ class _Branches(Strategy):
 
 
 def uses_no_clock_and_no_random_numbers(trial: Trial) -> None:
-    """Its own code, and the functions of its module that it calls, use no `random`, `time` or `datetime`.
+    """The strategy's own code, and functions of its module which this code calls, use none of `UNRECORDED`.
 
-    What is recorded as a call, such as an async evaluator, may use them, and so may the code of tot_lab.
+    Functions whose results are recorded, such as an async evaluator, may use them, and so may tot_lab's code.
     """
     for part in parts_in(trial.strategy):
         for function in _own_functions(part):
@@ -156,23 +156,25 @@ def uses_no_clock_and_no_random_numbers(trial: Trial) -> None:
 
 
 UNRECORDED = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
-"""Modules whose results no record holds."""
+"""Modules whose results are not recorded, so that a replay would differ."""
 
 
 def _own_functions(part: Part) -> Iterator[Callable[..., Any]]:
-    """Return the functions that the driver executes without a record, those of tot_lab excepted."""
+    """Yield the functions of a part whose results are not recorded, except those of tot_lab."""
     if isinstance(part, UserFunction):
         recorded = inspect.iscoroutinefunction(part.wrapped) or "paths" in part.parameters
         if not recorded and inspect.isfunction(part.wrapped):
             yield part.wrapped
-    elif not inspect.iscoroutinefunction(type(part).__call__):  # a model
+    elif not inspect.iscoroutinefunction(type(part).__call__):  # an async part is a model
         for kind in type(part).__mro__:
             if kind.__module__.partition(".")[0] not in ("tot_lab", "pydantic"):
                 yield from map(inspect.unwrap, filter(inspect.isfunction, vars(kind).values()))
 
 
 def _modules_used(function: Callable[..., Any]) -> Iterator[tuple[CodeType, str]]:
-    """Return the modules that a function refers to, each with the code that does."""
+    """Yield each code object of a function, and of functions of its module that it calls, with each module
+    that the code uses.
+    """
     known, waiting = {function}, [function]
     while waiting:
         function = waiting.pop()
@@ -194,7 +196,7 @@ def _modules_used(function: Callable[..., Any]) -> Iterator[tuple[CodeType, str]
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
-    """Return a code object and those of the functions and comprehensions inside it."""
+    """Yield a code object, and the code objects of the functions and comprehensions inside it."""
     waiting = [code]
     while waiting:
         yield (code := waiting.pop())
@@ -208,7 +210,7 @@ def _module_of(value: Any) -> str:
 
 
 def ends_with_a_stop_code(trial: Trial) -> None:
-    """It ends by itself with one of the stop codes in `STOP_CODES`."""
+    """The strategy ends by itself, with one of the stop codes in `STOP_CODES`."""
     run = trial.run()
     expect(
         run.stop_reason is not None and is_stop_code(run.stop_reason),
@@ -224,9 +226,7 @@ def records_the_same_for_any_latency(trial: Trial) -> None:
 
 
 def runs_beside_itself(trial: Trial) -> None:
-    """24 branches of one run, which run it at the same time, share no state: each gives the record that it
-    gives alone.
-    """
+    """If 24 branches of one run carry out the strategy at once, each gives the same record as alone."""
     together = trial.run(trial.model(6), _Branches(strategy=trial.strategy, numbers=tuple(range(24))))
     answers = json.loads(together.answer)
     for k in (0, 11, 23):
@@ -250,7 +250,7 @@ def takes_new_samples_for_a_repeat(trial: Trial) -> None:
 
 
 def bounds_its_calls(trial: Trial) -> None:
-    """`max_calls` is a true upper bound on its model calls, also for a model that never answers well."""
+    """`max_calls` is an upper bound on the strategy's model calls, even if no reply is useful."""
     most = trial.strategy.max_calls(trial.task)
     if most is None:
         return
@@ -265,9 +265,9 @@ def bounds_its_calls(trial: Trial) -> None:
 
 
 def runs_at_another_id(trial: Trial) -> None:
-    """Inside another strategy it first records its root at the given id, and everything else below it.
+    """Inside another strategy, the strategy first records its root at the given id, and all else below it.
 
-    With other ids, sets of ids have another order.
+    Several ids are tried, since the order of a set of ids depends on the ids.
     """
     alone = trial.run()
     for number in range(3, 8):
@@ -289,7 +289,9 @@ def _runs_at(trial: Trial, alone: Run, number: int) -> None:
 
 
 def keeps_its_budget(trial: Trial) -> None:
-    """A cap on calls is never exceeded, always refuses the same calls, and keeps the answer so far."""
+    """A cap on calls is never exceeded, and always refuses the same calls. A run with a refused call ends
+    with `budget:calls` or `solved`.
+    """
     whole = trial.run()
     calls = whole.usage.calls
     reads_budget = any(
@@ -307,7 +309,7 @@ def keeps_its_budget(trial: Trial) -> None:
             f"call {cap + 1} was refused, but it stopped with {runs[0].stop_reason!r}, not 'budget:calls'",
         )
     if reads_budget:
-        return  # it depends on the budget that is left
+        return  # the run depends on the budget that is left
     enough = trial.run(budget=Budget(calls=calls))
     expect(
         enough.usage.calls == calls,
@@ -376,7 +378,7 @@ def replays_and_resumes_from_any_line(trial: Trial) -> None:
 
 
 def survives_any_reply(trial: Trial, replies: Sequence[Sequence[str | Reply]] = _MODELS) -> None:
-    """No reply raises an exception in it, and unreadable scores stay unreadable.
+    """No reply raises an exception, and a thought without a readable score has no score.
 
     Args:
         replies: The replies of several models. Each call gets one of a model's replies.
@@ -409,7 +411,7 @@ def _survives(trial: Trial, texts: Sequence[str | Reply]) -> None:
 
 
 def survives_a_model_that_fails(trial: Trial) -> None:
-    """A failed call ends at most its own branch. If all calls fail, it ends with `error` and no answer."""
+    """A failed call does not raise. If all calls fail, the strategy ends with `error` and no answer."""
 
     def always(call: Call) -> str:
         raise ConnectionError("no route")
@@ -435,7 +437,7 @@ def survives_a_model_that_fails(trial: Trial) -> None:
 
 
 def can_be_driven_by_hand(trial: Trial) -> None:
-    """Its generator can be driven by hand, without an event loop, and gives the same answer."""
+    """The strategy's generator can be driven by hand, without an event loop, and gives the same answer."""
     whole = trial.run()
     results = {
         (call.model, call.prompt): reply
@@ -456,11 +458,11 @@ def can_be_driven_by_hand(trial: Trial) -> None:
 
 
 def never_sees_the_reference(trial: Trial) -> None:
-    """It does not see the reference answer of the task."""
+    """The strategy does not receive the reference answer of the task."""
     seen = []
 
     class _Spy(Strategy):
-        def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+        def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
             seen.append(task.reference)
             return (yield from trial.strategy.think(task, at))
 
@@ -471,8 +473,9 @@ def never_sees_the_reference(trial: Trial) -> None:
 def continues_with_a_changed_thought(trial: Trial) -> None:
     """If a user changes a thought (`lab.branch`), everything after it builds on the new text.
 
-    A strategy must continue with the value that `emit(...)` returns. The new text is that of another thought
-    if the domain reads only steps of its own. A thought that can have no other text is left out.
+    A strategy must continue with the value that `emit(...)` returns. The new text is `CHANGED`, or that
+    of another thought if the domain cannot read `CHANGED`. A thought for which both are impossible is
+    skipped.
     """
     paths: list[tuple[str, list[str]]] = []
     spied = trial.task.model_copy(update={"domain": _spied(trial.task.domain, paths)})
@@ -524,7 +527,7 @@ CHANGED = "a changed step\nAnswer: 4711"
 
 
 def _another_text(run: Run, node: str) -> str | None:
-    """Return a text that the domain can read at `node`: `CHANGED`, or that of another thought."""
+    """Return a text that the domain can read at `node`: `CHANGED`, or that of another thought, or `None`."""
     old = run.tree[node].text
     for text in dict.fromkeys([CHANGED, *(other.text for other in run.tree)]):
         try:
@@ -537,12 +540,12 @@ def _another_text(run: Run, node: str) -> str | None:
 
 
 def _expect_no_prompt_of(old: list[str], made: Run, paths: Iterable[tuple[str, list[str]]]) -> None:
-    """Raise an AssertionError if a prompt was made of the path `old`, whose last thought `made` has changed.
+    """Raise an AssertionError if a prompt was made from the path `old`, which was changed in `made`.
 
-    The texts of steps such as `2` are in many prompts, so their paths are compared.
+    Paths are compared, not prompts, since a short text such as `2` occurs in many prompts.
     """
     if any(made.steps(node.id) == old for node in made.tree):
-        return  # of another thought
+        return  # another thought has this path
     for method, path in paths:
         is_old = method.endswith("_prompt") and path[: len(old)] == old
         expect(
@@ -574,7 +577,7 @@ def continues_with_a_changed_score(trial: Trial) -> None:
 
 
 def continues_another_strategy(trial: Trial) -> None:
-    """It can continue from a thought of another strategy's run.
+    """The strategy can continue from a thought of another strategy's run.
 
     Its prompts show the earlier steps, its thoughts are below that thought, and the run replays and resumes.
     """
@@ -627,8 +630,8 @@ def continues_another_strategy(trial: Trial) -> None:
 
 
 def shows_a_domain_the_whole_path(trial: Trial) -> None:
-    """Every path that it passes to the domain begins with the earlier steps (`task.steps`), and every prompt
-    shows them.
+    """Every path that the strategy passes to the domain begins with the steps of the task (`task.steps`), and
+    every prompt shows these steps.
     """
     steps = ("Count the legs of one spider: 8.", "Count those of the duck: 2.")
     paths: list[tuple[str, list[str]]] = []
@@ -648,9 +651,9 @@ def shows_a_domain_the_whole_path(trial: Trial) -> None:
 
 
 def _spied(domain: Domain, paths: list[tuple[str, list[str]]]) -> Domain:
-    """Return an equal domain that appends each path it receives to `paths`, with the name of the method.
+    """Return an equal domain that appends the name of each called method and its path to `paths`.
 
-    Calls that the domain's methods make of each other are left out.
+    Calls from one method of the domain to another are left out.
     """
     inside = ContextVar("inside", default=False)
 
@@ -678,9 +681,9 @@ def _spied(domain: Domain, paths: list[tuple[str, list[str]]]) -> Domain:
 
 
 def can_be_continued_by_another(trial: Trial) -> None:
-    """Another strategy can continue from each of its thoughts, and sees the steps that lead to it.
+    """`OneAnswer` can continue from each thought of the strategy, and its prompt shows the earlier steps.
 
-    The other one requests an answer at once. A domain without an `answer_prompt` has no such strategy.
+    The check is skipped for a domain without an `answer_prompt`.
     """
     try:
         trial.task.answer_prompt(False)
@@ -689,7 +692,7 @@ def can_be_continued_by_another(trial: Trial) -> None:
     begun = trial.run()
     for node in begun.tree:
         if trial.task.domain.complete(trial.task, begun.steps(node.id)):
-            continue  # it has no text to continue
+            continue  # nothing follows a complete path
         made = wait(trial.lab().branch(begun, node.id, strategy=OneAnswer()))
         path = [above.id for above in made.tree.path(f"{node.id}.0")[:-1]]
         expect(
@@ -702,19 +705,17 @@ def can_be_continued_by_another(trial: Trial) -> None:
 
 
 def keeps_its_settings(trial: Trial) -> None:
-    """Its settings, saved as JSON and loaded, give an equal strategy."""
+    """The strategy's settings, saved as JSON and loaded, give an equal strategy."""
     settings = json.loads(json.dumps(trial.strategy.settings(), allow_nan=False))
     again = part_of(settings, Strategy)
     same = again == trial.strategy
-    if again is not None and needs_functions(again):  # which a file does not hold
+    if again is not None and needs_functions(again):  # JSON does not hold functions
         same = again.settings() == settings
     expect(same, f"a strategy made from its settings differs: got {again!r}")
 
 
 def is_drawn(trial: Trial) -> None:
-    """Every figure can draw its runs, the frames and the graph contain every thought and event, and the data
-    of its notes is JSON.
-    """
+    """Every figure can draw a run of the strategy. Its frames and graph contain every thought and event."""
     import plotly.graph_objects as go  # noqa: PLC0415
 
     run = trial.run()
@@ -756,7 +757,7 @@ PROMISES: tuple[Callable[[Trial], None], ...] = (
 
 
 def _has_thoughts(trial: Trial) -> None:
-    """Some reply of the model is a step or an answer that the domain can read."""
+    """The domain can read a step or an answer in at least one reply of the model."""
     run = trial.run()
     why = run.failure or f"the domain {trial.task.domain.kind!r} could read no reply of the model"
     expect(
@@ -774,14 +775,14 @@ def check_strategy(
     tools: Iterable[Tool] = (legs,),
     promises: Iterable[Callable[[Trial], None]] = PROMISES,
 ) -> None:
-    """Check that `strategy` keeps the promises of every strategy. Prints nothing, and takes a few seconds.
+    """Check that `strategy` keeps all `promises`. Prints nothing, and takes a few seconds.
 
     Args:
         strategy: The strategy.
         task: The task that it is given.
         model: A function `Call -> Reply | str` with the replies that your strategy expects. The default knows
-            the call purposes of tot_lab, proposes `step 7` and replies `Answer: …` to all others. A domain
-            that reads only steps of its own needs another one.
+            the call purposes of tot_lab: it proposes texts such as `step 7`, and replies `Answer: …` to
+            unknown purposes. A domain that cannot read such texts needs another function.
         tools: Tools of the lab.
         promises: The promises to check, from `PROMISES`.
 

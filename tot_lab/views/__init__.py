@@ -1,9 +1,9 @@
 """Views of runs: the explorer, figures and reports."""
 
-from tot_lab.analysis.methods import DeepThoughtMethods
+from tot_lab.analysis.deep_thought_methods import DeepThoughtMethods
 from tot_lab.core.attach import attach
-from tot_lab.lab.sweeps.methods import SweepMethods
-from tot_lab.record.methods import RunMethods
+from tot_lab.lab.sweeps.sweep_methods import SweepMethods
+from tot_lab.record.run_methods import RunMethods
 
 attach(RunMethods, "tot_lab.views.report", __repr__="run_text", _repr_html_="run_html")
 attach(RunMethods, "tot_lab.views.figures", "plot")

@@ -37,14 +37,14 @@ def test_a_published_level():
     frame = runs(one=[[True], [False], [None]]).assign(level=[3, 1, 2])
     assert list(tl.stats.difficulty_bins(frame, 3, column="level")["bin"]) == [3, 1, 2]
     twice = pandas.concat([frame, frame.assign(level=5)])
-    with pytest.raises(ValueError, match="task 'task 0' has several values in the column 'level'"):
+    with pytest.raises(ValueError, match="Task 'task 0' has several values in the column 'level'"):
         tl.stats.difficulty_bins(twice, column="level")
 
 
 def test_ungraded_tasks_have_no_bin():
     found = tl.stats.difficulty_bins(runs(one=[[True], [None]]))
     assert list(found["task"]) == ["task 0"]
-    with pytest.raises(ValueError, match="no task has a difficulty"):
+    with pytest.raises(ValueError, match="No task has a difficulty"):
         tl.stats.difficulty_bins(runs(one=[[None]]))
 
 
@@ -82,8 +82,10 @@ def test_what_is_left_out_is_said():
     with pytest.warns(UserWarning, match="2 of 5 tasks are left out"):
         found = tl.stats.compute_optimal(frame, bins_of(1, 1, 1, 1))
     assert list(found["tasks"]) == [3, 3]
-    with pytest.warns(UserWarning, match="1 of 3 tasks are left out: they have no bin, are alone in it"):
+    with pytest.warns(
+        UserWarning, match="1 of 3 tasks are left out: they have no bin, are alone in their bin"
+    ):
         found = tl.stats.compute_optimal(runs(a=[[True]] * 3), bins_of(1, 1, 2))
     assert list(found["tasks"]) == [2, 2]
-    with pytest.warns(UserWarning, match="2 of 2"), pytest.raises(ValueError, match="no bin has two tasks"):
+    with pytest.warns(UserWarning, match="2 of 2"), pytest.raises(ValueError, match="No bin has two tasks"):
         tl.stats.compute_optimal(runs(a=[[True]] * 2), bins_of(1, 2))

@@ -159,7 +159,7 @@ def test_tasks_with_too_few_samples_are_said():
     with pytest.warns(UserWarning, match="1 of 2 tasks of 'one' have fewer than 4 samples"):
         found = tl.stats.pass_at_k(df, [2, 4])
     assert list(found["tasks"]) == [2, 1]
-    with pytest.raises(ValueError, match="k=5: no task of 'one' has more than 4"):
+    with pytest.raises(ValueError, match="k=5 is too large: no task of 'one' has more than 4"):
         tl.stats.pass_at_k(df, 5)
 
 
@@ -174,7 +174,7 @@ def test_ungraded_samples_and_missing_columns():
     assert list(tl.stats.pass_at_k(df)["k"]) == [1]
     with pytest.raises(ValueError, match="no column 'score'"):
         tl.stats.best_of_k(df.drop(columns="score"))
-    with pytest.raises(ValueError, match="no sample of 'one' has a grade"):
+    with pytest.raises(ValueError, match="No sample of the setting 'one' has a grade"):
         tl.stats.pass_at_k(table([[("a", None, None)]]))
 
 

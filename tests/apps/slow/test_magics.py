@@ -190,7 +190,7 @@ def test_a_lab_of_the_notebook_thinks_with_its_model_and_tools(kernel):
         ("%think --model openai Why?", "No API key for openai/gpt-4.1-mini"),
         ("%think --budget cals=1 -- Why?", "Unknown setting: got 'cals'"),
         ("%think --context tabel -- Why?", "this notebook has no variable tabel"),
-        ("%think --files ../x -- Why?", "files must lie below the working directory"),
+        ("%think --files ../x -- Why?", "a pattern must be a relative path"),
         ("%think --files none.* -- Why?", "none.*: no file matches"),
         ("%think --out 1x Why?", "--out must be the name of a variable: got '1x'"),
         ("%think --out class Why?", "--out must be the name of a variable: got 'class'"),

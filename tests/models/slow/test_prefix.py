@@ -29,7 +29,7 @@ from tot_lab.models import prefixes
 from tot_lab.models.lite_llm import LiteLLM
 from tot_lab.models.local import Local, _server_for
 from tot_lab.models.openai_compatible import LlamaCpp, OpenAICompatible
-from tot_lab.models.prefixes import Prefixes, beginnings_of
+from tot_lab.models.prefixes import Prefixes, prefixes_of
 from tot_lab.models.stack import Failure
 from tot_lab.models.warming import Warmed
 
@@ -337,24 +337,24 @@ def test_siblings_of_an_anthropic_model_wait_for_the_first(server):
 
 def test_beginnings_end_before_paragraphs_and_the_last_one_leaves_out_the_last():
     text = "\n\n".join([*("w" * 100 for _ in range(40)), "Candidate: 7"])
-    found = [one.call.messages[-1].content for one in beginnings_of(call(text, seed=1, logprobs=3))]
+    found = [one.call.messages[-1].content for one in prefixes_of(call(text, seed=1, logprobs=3))]
     assert found[-1] == text.rpartition("\n\n")[0]
     assert all(text.startswith(one) and text[len(one) :].startswith("\n\n") for one in found)
     assert all(len(b) >= 1.5 * len(a) for a, b in pairwise(found[:-1]))
     assert len(found) < 12, "a long prompt has few"
-    assert beginnings_of(call("short\n\nalso\n\nshort")) == []
-    assert beginnings_of(call("x" * 5_000)) == []
+    assert prefixes_of(call("short\n\nalso\n\nshort")) == []
+    assert prefixes_of(call("x" * 5_000)) == []
     tool = Call("0", "act", (Message("user", text), Message("tool", text, tool_call_id="1")))
-    assert beginnings_of(tool) == []
+    assert prefixes_of(tool) == []
 
 
 def test_siblings_and_cousins_have_the_same_beginnings_whatever_their_settings():
     rules, steps = "r" * 200, "s" * 200
-    value = [beginnings_of(call(f"{rules}\n\n{steps}\n\nCandidate: {k}", seed=k)) for k in range(2)]
+    value = [prefixes_of(call(f"{rules}\n\n{steps}\n\nCandidate: {k}", seed=k)) for k in range(2)]
     assert [one.text for one in value[0]] == [one.text for one in value[1]]
-    propose = beginnings_of(call(f"{rules}\n\n{steps}\n\nPropose.", temperature=1.0, max_tokens=9))
+    propose = prefixes_of(call(f"{rules}\n\n{steps}\n\nPropose.", temperature=1.0, max_tokens=9))
     assert [one.text for one in propose] == [one.text for one in value[0]]
-    offered = beginnings_of(call(f"{rules}\n\n{steps}\n\nPropose.", tools=({"name": "add"},)))
+    offered = prefixes_of(call(f"{rules}\n\n{steps}\n\nPropose.", tools=({"name": "add"},)))
     assert offered[0].text != propose[0].text, "tools are part of the prompt"
 
 

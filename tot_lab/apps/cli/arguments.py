@@ -22,10 +22,10 @@ from pydantic import ConfigDict, ValidationError, validate_call
 from tot_lab.apps.cli.help import PRESETS, Formatter
 from tot_lab.core.parts import REGISTRY, Part, class_of, known_names
 from tot_lab.core.policy import written
+from tot_lab.core.protocol import Budget
 from tot_lab.core.registry import built_in, offered
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Domain, Task
-from tot_lab.core.thinking import Budget
 from tot_lab.domains import tasks
 from tot_lab.domains.named import domain_names, factory_of, problem_in
 from tot_lab.lab.lab import Lab

@@ -12,7 +12,7 @@ from typing import Any
 
 from tot_lab.apps.cli.help import PRESETS, part_names, settings_of
 from tot_lab.core.parts import Part, class_of
-from tot_lab.core.thinking import Budget
+from tot_lab.core.protocol import Budget
 
 
 def complete(parser: argparse.ArgumentParser) -> None:

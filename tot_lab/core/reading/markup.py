@@ -52,7 +52,7 @@ _TAG = re.compile(r"<(/?)([A-Za-z][\w -]{0,30})[^<>\n]{0,100}>")
 _ANGLES = re.compile(r"<\s?(\.?\d[\d./%]{0,12})\s?>")
 _FRACTION = re.compile(r"\\[dt]?frac\s?\{(\d{1,20})\}\s?\{(\d{1,20})\}")
 _LATEX = re.compile(
-    r"\\[(\[]\s{0,9}|\s{0,9}\\[)\]]"  # lines of a formula are lines of its sentence
+    r"\\[(\[]\s{0,9}|\s{0,9}\\[)\]]"  # the line breaks inside them too: a displayed formula stays in its line
     r"|\\(?:[A-Za-z]{1,20}\s?\{|(?:rm|bf|displaystyle)\b\s?|[,;! ]|(?=%))|\${1,2}"
 )
 

@@ -112,7 +112,7 @@ class _Responder(Responder["SimCreativeWriting"]):
         return "\n".join(f"{k}. {line.capitalize()}" for k, line in enumerate(lines, 1))
 
     def follow(self, plan: str) -> str:
-        """Return a passage with the heroes of `plan`, or with new heroes if the plan is empty."""
+        """Return a passage with the heroes of `plan`, or with new heroes unless it names four."""
         heroes = [hero for line in plan.split("\n") if (hero := _hero(line))]
         heroes = heroes if len(heroes) == 4 else self.heroes()
         paragraphs = []

@@ -110,7 +110,7 @@ def _values(name: str, given: Any) -> list[Any]:
 
 
 def label_strategies(strategies: Strategies) -> dict[str, Strategy]:
-    """Return the strategies by label.
+    """Return a dict from labels to strategies.
 
     A label is the key of a dict, or else the name of the class. Strategies with the same name are
     distinguished by the settings that differ between them (`TreeOfThoughts propose=sample search.width=2`).
@@ -142,13 +142,14 @@ def label_strategies(strategies: Strategies) -> dict[str, Strategy]:
 
 
 def _listed(given: Any) -> list[Strategy]:
-    # Pydantic models are iterable. Wrong values are passed on, so that the caller's error shows them.
+    # Pydantic models are iterable. Values of a wrong type are returned, so that the caller's error names
+    # them.
     several = isinstance(given, Iterable) and not isinstance(given, Strategy | Task | str | type)
     return [strategy_named(one) for one in (given if several else [given])]
 
 
 def label_tasks(tasks: Task | Iterable[Task], most: int = 60) -> dict[str, Task]:
-    """Return the tasks by label: their questions, shortened to `most` characters."""
+    """Return a dict from labels to tasks. A label is the question, shortened to `most` characters."""
     given = [tasks] if isinstance(tasks, Task | str) else list(tasks)  # the caller raises an error for a str
     if not given:
         raise ValueError("tasks must not be empty.")
@@ -202,7 +203,7 @@ def flat_settings(strategy: Strategy) -> dict[str, Any]:
 
 
 def differing_settings(strategies: Iterable[Strategy]) -> list[str]:
-    """Return the settings with more than one value among the strategies that have this setting."""
+    """Return the paths of the settings whose values differ among the strategies that have the setting."""
     values: dict[str, set[str]] = {}
     for strategy in strategies:
         for name, value in flat_settings(strategy).items():

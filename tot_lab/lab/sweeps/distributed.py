@@ -1,11 +1,11 @@
 """A sweep on the workers of a dask cluster.
 
-Work is split by task when the sweep starts: a worker makes all runs of its tasks, so that equal calls meet on
-one worker. The sweep stays with the client, which carries out its runs remotely, and no file system is
-shared. Each worker is a dask actor that the client asks for news again and again: records go into the
-journals on the client's disk while runs are made, and replies are looked up and stored in the client's cache
-before they are used. After the death of a worker, another one continues its journals. The limits of each
-model and `spend` are divided among the workers at the start.
+Work is split by task when the sweep starts: a worker makes all runs of its tasks, so that equal calls are
+made on one worker and share a reply. Journals and cache stay with the client; no file system is shared.
+Each worker is a dask actor that the client polls: records go into the journals on the client's disk while
+runs are made, and replies are looked up and stored in the client's cache before they are used. After the
+death of a worker, another one continues its journals. The limits of each model and `spend` are divided among
+the workers at the start.
 
 Settings and functions of the user travel to the workers pickled by cloudpickle, like everything that dask
 sends.
@@ -54,16 +54,18 @@ except ImportError:
     raise ImportError(requires("client=", "dask", "dask")) from None
 
 POLL = 0.2
-"""Seconds for which a worker without news lets the client wait."""
+"""Seconds after which a worker without news answers a poll of the client."""
 
 SILENCE = 30.0
-"""Seconds without a worker after which the client warns."""
+"""Seconds for which the cluster may have no worker before the client warns."""
 
 NOTICE = 10.0
 """Seconds that dask may need to notice the death of a worker."""
 
 MAX_DEATHS = 3
-"""Workers that may die while making one run, at last alone, before the run counts as failed."""
+"""Number of workers that die while making one run, the last one without other runs, after which the run
+has failed.
+"""
 
 
 def digest_of(folder: Path) -> str:
@@ -81,8 +83,12 @@ PACKAGE = "tot_lab {} (code {}) on Python {}.{}".format(
 
 
 class News(NamedTuple):
-    """What a worker reports: by run id, further lines of journals and the rows of finished runs; requests to
-    the cache, as ticket, method and arguments; and warnings.
+    """What a worker reports to the client.
+
+    Attributes:
+        runs: Run id, new lines of the journal, and the row if the run is finished.
+        requests: Calls of the client's cache: ticket, method, arguments and keyword arguments.
+        warnings: Texts of warnings.
     """
 
     runs: list[tuple[str, bytes, Row | None]]
@@ -136,13 +142,13 @@ class Parcel:
 
 
 class SweepWorker:
-    """Makes runs in a thread of its own, as a dask actor, until dask drops it.
+    """A dask actor that makes runs in a separate thread until dask drops the actor.
 
     Args:
         parcel: The sweep.
-        place: Number of this worker.
+        place: Index of this worker.
         of: Number of workers, among which the limits are divided.
-        spend: USD that it may spend.
+        spend: USD that this worker may spend. `None` means no limit.
     """
 
     def __init__(self, parcel: Parcel, place: int, of: int, spend: float | None) -> None:
@@ -157,7 +163,7 @@ class SweepWorker:
 
 
 class _Making(Sweep):
-    """The part of a sweep that a worker makes. It follows the records of its runs and reports them."""
+    """The part of a sweep that a worker makes. Its records are collected as news for the client."""
 
     def __init__(self, parcel: Parcel, place: int, of: int, spend: float | None) -> None:
         settings, path, *about = parcel.opened()
@@ -183,12 +189,12 @@ class _Making(Sweep):
         self.loop.close()
 
     def stop(self) -> None:
-        """Stop, because nobody asks for news any more."""
+        """Stop the thread. It is called when dask drops the actor."""
         with suppress(RuntimeError):  # the process is ending
             self.loop.call_soon_threadsafe(self.loop.stop)
 
     async def cancel(self) -> News:
-        """Cancel all runs. Returns the last news."""
+        """Cancel all runs. Returns the news that were not yet sent."""
         for task in self.running:
             task.cancel()
         if self.running:
@@ -196,12 +202,12 @@ class _Making(Sweep):
         return self.take_news()
 
     def take_news(self) -> News:
-        """Return the news, once."""
+        """Return the news since the last call."""
         news, self.news = self.news, News([], [], [])
         return news
 
     async def start(self, run_id: str, journal: bytes) -> None:
-        """Start a run, or continue it after its journal."""
+        """Start a run, or continue it after the lines of `journal`."""
         header, lines, _ = parse_journal(journal, run_id)
         self.kept[run_id] = header, lines
         task = self.loop.create_task(self._finish(self.by_id[run_id]))
@@ -230,7 +236,7 @@ class _Making(Sweep):
         return report
 
     def ask(self, method: str, *given: Any, **named: Any) -> asyncio.Future[Any]:
-        """Call a method of the client's cache."""
+        """Request the result of a method of the client's cache, which arrives with a later poll."""
         ticket = next(self.tickets)
         result = self.results[ticket] = self.loop.create_future()
         self.news.requests.append((ticket, method, given, named))
@@ -238,7 +244,7 @@ class _Making(Sweep):
         return result
 
     async def exchange(self, results: list[Result]) -> News:
-        """Take in results of requests and return news, or nothing new after a moment."""
+        """Take in `results` of earlier requests. Returns the news, after at most `POLL` seconds."""
         for ticket, returned, error in results:
             result = self.results.pop(ticket)
             if not result.done():
@@ -262,7 +268,7 @@ _MAKING: ContextVar[_Making | None] = ContextVar("making", default=None)
 
 
 def _collect_warnings() -> None:
-    """Let the warnings of runs of workers be shown by their clients."""
+    """Send the warnings of a worker's runs to the client, which shows them."""
     forget_warnings()
     shown = warnings.showwarning
 
@@ -316,7 +322,7 @@ async def make_with_workers(
 
 
 def _in_loop(client: Client, call: Callable[[], Any]) -> asyncio.Future[Any]:
-    """Call what a dask client does without blocking, in the client's own event loop."""
+    """Run an asynchronous call of a dask client in the client's event loop."""
 
     async def calling() -> Any:
         with client.as_current():
@@ -328,7 +334,7 @@ def _in_loop(client: Client, call: Callable[[], Any]) -> asyncio.Future[Any]:
 
 
 def _endpoints(sweep: Sweep) -> list[Endpoint]:
-    """Return the models of a sweep that have limits."""
+    """Return all models of a sweep that are endpoints, which may have limits."""
     gateway = sweep.runner.gateway
     strategies = sweep.settings.values()
     names = {name for one in strategies for name in model_names(one)} - {*gateway.roles}
@@ -342,13 +348,13 @@ def _warn(text: str) -> None:
 
 
 class _Worker:
-    """One worker after the other, as the client sees it.
+    """The client's side of a worker. After its death, another worker takes its place.
 
     Args:
         client: The dask client.
         sweep: The sweep.
-        given: What the worker is made with: the sweep, its number and the number of workers.
-        spend: USD that it may spend.
+        given: Arguments of `SweepWorker`: the parcel, the index of the worker and the number of workers.
+        spend: USD that the worker and its successors may spend. `None` means no limit.
         pause: Seconds until the requests of a dead worker no longer count towards the limits.
     """
 
@@ -362,10 +368,11 @@ class _Worker:
         self.needed = asyncio.Event()
         self.actor: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.asking: list[asyncio.Future[News]] = []
-        """The exchange under way."""
+        """The poll in flight, if any."""
 
     async def carry_out(self, execution: Execution) -> Row:
-        """Carry out a run. If its workers die, it is made alone, which tells whether it kills them.
+        """Carry out a run. If its workers die again and again, it is made without other runs, to see whether
+        it is the cause.
 
         Raises:
             WorkerDied: If the worker died, and the run can be continued.
@@ -399,7 +406,7 @@ class _Worker:
             self.spend = None if self.spend is None else max(0.0, self.spend - paid)
 
     async def serve(self) -> None:
-        """Serve one worker after the other."""
+        """Start a worker when a run needs one, and another one after each death."""
         await self.needed.wait()
         while True:
             await self._serve_one()
@@ -411,7 +418,7 @@ class _Worker:
             await asyncio.sleep(self.pause)
 
     async def _serve_one(self) -> None:
-        """Serve one worker until it dies."""
+        """Start one worker, and poll it until it dies."""
         client, key = self.client, f"tot_lab-{secrets.token_hex(8)}"
         future = client.submit(SweepWorker, *self.given, self.spend, actor=True, key=key)
         try:
@@ -431,7 +438,7 @@ class _Worker:
                 actor = Actor(SweepWorker, address[0], key)
             self.actor.set_result(actor)
             await self._exchange(actor, future)
-        except BaseException:  # the sweep ends, and the worker lives on
+        except BaseException:  # the sweep ends, and the worker may be alive
             with suppress(Exception):  # the client may be closed
                 if self.actor.done():
                     last = _in_loop(client, lambda: self.actor.result().call("cancel"))
@@ -450,7 +457,7 @@ class _Worker:
         results: list[Result] = []
         try:
             while True:
-                # Already `actor.call` raises if the worker is dead.
+                # `actor.call` itself raises if the worker is dead.
                 asking = _in_loop(self.client, lambda results=results: actor.call("exchange", results))  # type: ignore[misc]
                 self.asking = [asking]
                 await asyncio.wait([asking, lost], return_when=asyncio.FIRST_COMPLETED)
@@ -476,7 +483,7 @@ class _Worker:
                 recorder.extend(lines_in(lines, run_id))
                 if row is not None:
                     done.set_result(row)
-            except Exception as error:  # of a follower
+            except Exception as error:  # raised by a follower
                 done.set_exception(error)
         return list(await asyncio.gather(*(self._result(*request) for request in news.requests)))
 

@@ -22,7 +22,7 @@ SPREAD = 0.7
 """Coefficient of variation between tasks that is assumed before any task is finished."""
 
 WEIGHT = 2
-"""Weight of this assumption: that of so many finished tasks."""
+"""Number of finished tasks that weigh as much as this assumption."""
 
 
 class Forecast(NamedTuple):
@@ -110,7 +110,7 @@ class SweepEstimate(NamedTuple):
         if self.unbounded:
             or_pilot = "" if self.sample else ", or pilot=2 for an expectation"
             yield (
-                f"no bound on the calls of {', '.join(self.unbounded)}: without a limit (max_calls). Pass "
+                f"no bound on the calls of {', '.join(self.unbounded)}: max_calls is None. Pass "
                 f"budget=tl.Budget(calls=…){or_pilot}"
             )
         elif None in (self.input_tokens.bound, self.output_tokens.bound):
@@ -197,7 +197,7 @@ def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:
 
 
 def _blocks(sweep: Sweep) -> Iterator[list[Cell]]:
-    """Yield the cells of each task and repeat, in the order in which a sweep makes them."""
+    """Yield, for each task and repeat, the list of its cells in the order in which a sweep makes them."""
     blocks: dict[tuple[int, int], list[Cell]] = {}
     for cell in sweep.cells:
         blocks.setdefault((cell.task, cell.repeat), []).append(cell)
@@ -206,7 +206,7 @@ def _blocks(sweep: Sweep) -> Iterator[list[Cell]]:
 
 
 def _sent(sweep: Sweep, run: Run, seen: set[bytes]) -> Amounts:
-    """Return the usage of the calls of a run, without calls that equal one in `seen` and share its reply."""
+    """Return the usage of a run, without calls that share the reply of an equal call in `seen`."""
     lines = run.lines
     replies = {line.p: line.e for line in lines if isinstance(line.e, Reply) and is_made(line.e)}
     flops = flops_by_call(lines, run.params, run.header.unknown)
@@ -235,8 +235,11 @@ def _is_shared(sweep: Sweep, call: Call) -> bool:
 
 
 def _if_all_were(blocks: Sequence[Mapping[int, Amounts]], settings: Mapping[int, int]) -> Amounts:
-    """Return the usage of the unfinished runs, whose numbers by setting are `settings`, if all tasks cost as
-    much as one task, whose finished repeats are `blocks`.
+    """Return the usage of all unfinished runs if every task cost as much as one finished task.
+
+    Args:
+        blocks: For each finished repeat of that task, its usage by setting.
+        settings: Number of unfinished runs by setting.
     """
     whole = total(_times(block[setting], count) for block in blocks for setting, count in settings.items())
     return _times(whole, 1 / len(blocks))
@@ -251,7 +254,7 @@ def _forecast(bound: float | None, samples: Sequence[float | None], left: Sequen
 
     Args:
         bound: Upper bound.
-        samples: For each finished task, the usage of the unfinished runs if every task cost as much as it.
+        samples: For each finished task, the result of `_if_all_were`.
         left: The number of unfinished runs of each task with unfinished runs.
     """
     if not left:

@@ -1,10 +1,9 @@
 """A sweep: runs over settings, tasks and repeats, and the table of their results.
 
-A cell (setting, task, repeat) is one run, and its id is a digest of everything that
-defines the run. The journal of a run is
-written before its row is added to the table, so that an interrupted sweep can continue and sweeps share the
-runs that they have in common. Finished runs are not kept in memory, except for their rows. An error in a run
-is recorded in its row and does not stop the others.
+A cell (setting, task, repeat) is one run, and its id is a digest of everything that defines the run. The
+journal of a run is written before its row is added to the table, so that an interrupted sweep can continue
+and sweeps in one folder share equal runs. Finished runs with a journal are not kept in memory, except for
+their rows. An error in a run is recorded in its row and does not stop the other runs.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from tot_lab.core.bulk import seldom_collecting
 from tot_lab.core.calls import Call, Reply, format_error, is_made
 from tot_lab.core.files import open_regular
 from tot_lab.core.parts import Part, is_function, parts_in
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Note, Position
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.lab.model_settings import with_named_models
 from tot_lab.lab.sweeps.axes import Strategies, label_strategies, label_tasks
-from tot_lab.lab.sweeps.methods import SweepMethods
+from tot_lab.lab.sweeps.sweep_methods import SweepMethods
 from tot_lab.models.keys import in_order, request_of
 from tot_lab.models.limits import are_congested
 from tot_lab.models.stack import Endpoint
@@ -47,13 +46,15 @@ from tot_lab.runtime.roles import calling_roles
 from tot_lab.runtime.runner import Execution, Runner, check_arguments, resumable
 
 ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable[[], None]], Awaitable[None]]
-"""Makes the runs of cells of a sweep, with a limit on concurrent runs, and calls the function after each."""
+"""Makes the runs of some cells of a sweep on workers. Takes the sweep, the cells, the limit on concurrent
+runs, and a function to call after each run.
+"""
 
 Remotely: TypeAlias = Callable[[Execution], Awaitable["Row"]]
 """Carries out a run in another process, and returns its row."""
 
 Progress: TypeAlias = Callable[["Sweep", int], AbstractContextManager[Callable[[], None]]]
-"""Shows the progress of a sweep, and gives a function to call after each run."""
+"""Shows the progress of a sweep with this number of runs. Yields a function to call after each run."""
 
 UNDER_WAY = 64
 """Concurrent runs for a model without a limit on concurrent calls. If a model has such a limit, that many
@@ -92,8 +93,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         keys: The beginning of the cache key of each call that was made.
         version: Version of tot_lab that recorded the run.
         model_note: See `Run.model_note`.
-        losses: Numbers of calls and of lost calls, by role.
-        doubts: Further reasons to doubt the result.
+        losses: Numbers of calls, and of failed, unreadable and truncated ones, by role.
+        doubts: Reasons besides `losses` to doubt the result.
         tokens: Tokens of the prompts and tokens of the replies, by role. `None` if the record lacks calls.
     """
 
@@ -413,7 +414,7 @@ class Sweep(SweepMethods):
         return run
 
     def row_of(self, run: Run, error: str | None) -> Row:
-        """Return the row of a finished run."""
+        """Return the row of a finished run. `error` is the exception that the run raised, if any."""
         try:
             score = None if run.grade is None else float(run.grade)  # a custom domain may return a bool
             if score is not None and not 0 <= score <= 1:
@@ -495,7 +496,7 @@ class Sweep(SweepMethods):
 
     @property
     def counts(self) -> Counts:
-        """Numbers of calls that were made, are distinct, were paid, and were saved."""
+        """The calls of the finished runs."""
         import numpy  # noqa: PLC0415
 
         rows = self.rows.values()
@@ -550,7 +551,7 @@ def forget_warnings() -> None:
     """Let each warning be shown again. Python shows a warning once per process, but every sweep should show
     its own warnings.
     """
-    with warnings.catch_warnings():  # leaving this context resets the registries of shown warnings
+    with warnings.catch_warnings():  # leaving this context lets Python show earlier warnings again
         pass
 
 
@@ -571,7 +572,9 @@ def _left_behind(path: Path) -> bool:
 
 
 def begun(path: Path) -> bool:
-    """Whether a journal with a complete header exists. Raises `JournalError` if it is of another run."""
+    """Whether a journal with a complete header exists. Raises `JournalError` if its header has another run id
+    than its name.
+    """
     try:
         with open_regular(path) as file:
             first = file.readline()

@@ -345,13 +345,13 @@ class LiteLLM(ChatEndpoint):
         prompt = prompt_tokens(litellm, self.name, calls[0])
         output = len(calls) * int(longest or UNKNOWN_OUTPUT)
         price = self._price(litellm)
-        if price is not None and self.price is None and self.cached_beginning(calls[0]) is not None:
+        if price is not None and self.price is None and self.cached_prefix(calls[0]) is not None:
             stored = known_of(litellm, self.name).get("cache_creation_input_token_cost") or 0.0
             price = max(price[0], 1e6 * stored), price[1]
         most = None if price is None else usd(price, prompt * len(calls), output)
         return Need(prompt + output, most, prompt, bounded=longest is not None, price=price and price[:2])
 
-    def cached_beginning(self, call: Call) -> str | None:
+    def cached_prefix(self, call: Call) -> str | None:
         """Return the prefix of the prompt that Anthropic is asked to cache: all but the last paragraph, which
         calls of a search often share. `None` if it is too short, or for other providers, which cache without
         request.
@@ -443,9 +443,9 @@ class LiteLLM(ChatEndpoint):
             return await streamed(litellm, stream, observer, self._long_keys)
 
     def _messages(self, call: Call) -> list[dict[str, Any]]:
-        """Return the messages, with `cache_control` at the end of `cached_beginning`."""
+        """Return the messages, with `cache_control` at the end of `cached_prefix`."""
         turns = messages_of(call)
-        if self.cached_beginning(call) is not None:
+        if self.cached_prefix(call) is not None:
             text, cut = call.messages[-1].content, last_paragraph_of(call)
             shared = {"type": "text", "text": text[:cut], "cache_control": {"type": "ephemeral"}}
             turns[-1]["content"] = [shared, {"type": "text", "text": text[cut:]}]

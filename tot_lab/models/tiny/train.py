@@ -173,8 +173,8 @@ def train(
         with np.load(folder / "state.npz", allow_pickle=False) as saved:
             if json.loads(str(saved["settings"])) != {**settings, "rate": rate}:
                 raise SystemExit(
-                    f"{folder} holds a run with other settings: got {saved['settings']}. Pass these, or "
-                    "another folder."
+                    f"The settings differ from those of the run in {folder}: got {settings}, rate {rate}. "
+                    f"Pass those of the run, {saved['settings']}, or another folder."
                 )
             first = int(saved["step"])
             leaves, shape = jax.tree.flatten((weights, state))

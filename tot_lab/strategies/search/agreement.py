@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import ClassVar, Literal
 
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.records import Event, Scored, Thought
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.answers import finished_answer
 from tot_lab.strategies.search.evaluators import Evaluator
-from tot_lab.strategies.search.sampling import Place, Sampler, emit_as_list, no_score
+from tot_lab.strategies.search.sampling import Expansion, Sampler, emit_as_list, no_score
 
 
 class Agreement(Evaluator):
@@ -34,16 +34,16 @@ class Agreement(Evaluator):
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "siblings"
 
     def score_siblings(
-        self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
-    ) -> Thinking[list[Event]]:
-        task, total = sampler.task, len(place.texts)
-        votes = Counter(_key(task, place.path_to(text)) for text in place.texts)
+        self, sampler: Sampler, expansion: Expansion, thoughts: Sequence[Thought]
+    ) -> Procedure[list[Event]]:
+        task, total = sampler.task, len(expansion.texts)
+        votes = Counter(_key(task, expansion.path_to(text)) for text in expansion.texts)
         events: list[Event] = []
         for thought in thoughts:
             if total == 1:
                 events += yield from no_score(thought.id, self.kind, "there is no other sample")
                 continue
-            agreeing = votes[_key(task, place.path_to(thought.text))]
+            agreeing = votes[_key(task, expansion.path_to(thought.text))]
             scored = Scored(thought.id, agreeing / total, float(agreeing), by=self.kind)
             events += yield from emit_as_list(scored)
         return events

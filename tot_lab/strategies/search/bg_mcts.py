@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from tot_lab.core.thinking import Budget, BudgetLeft
+from tot_lab.core.protocol import Budget, BudgetLeft
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import LIMIT_OF_ITERATIONS, Pick, Search, Searching, SearchState

@@ -11,7 +11,7 @@ from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.records import END_OF_REPLY
 from tot_lab.core.task import Path, Task
 from tot_lab.strategies.search.proposers import Proposer, Sample
-from tot_lab.strategies.search.sampling import Count, Place, Prompt, Sampler
+from tot_lab.strategies.search.sampling import Count, Expansion, Prompt, Sampler
 
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -91,15 +91,15 @@ class Continue(Sample):
     def _default_prompt(self, task: Task, path: Path) -> str:
         return task.domain.answer_prompt(task, True)
 
-    def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt) -> Call:
-        call = super()._call(purpose, sampler, place, prompt)
-        call = msgspec.structs.replace(call, stop=self._stops(place.depth), response_format=None)
+    def _call(self, purpose: str, sampler: Sampler, expansion: Expansion, prompt: Prompt) -> Call:
+        call = super()._call(purpose, sampler, expansion, prompt)
+        call = msgspec.structs.replace(call, stop=self._stops(expansion.depth), response_format=None)
         if self.tokens_per_step is not None:
             call = msgspec.structs.replace(call, max_tokens=self._most_tokens(call.max_tokens))
         if self.temperatures:
-            temperature = self.temperatures[min(place.depth, len(self.temperatures) - 1)]
+            temperature = self.temperatures[min(expansion.depth, len(self.temperatures) - 1)]
             call = msgspec.structs.replace(call, temperature=temperature)
-        begun = self._begun(place.path)
+        begun = self._begun(expansion.path)
         if not begun:
             return call
         options = {**call.options, **self.options}

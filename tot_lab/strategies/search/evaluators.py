@@ -20,17 +20,17 @@ from pydantic import field_validator
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Alias, Part, UserFunction, is_function
+from tot_lab.core.protocol import Procedure, ask, ask_function
 from tot_lab.core.reading.scores import read_sibling_scores
 from tot_lab.core.reading.values import verdict
 from tot_lab.core.records import Event, Note, Scored, Thought, call_failed, id_key
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, ask, ask_function
 from tot_lab.core.tools import function_call
 from tot_lab.strategies.confidence import ALTERNATIVES
 from tot_lab.strategies.search.sampling import (
     OF_THE_STRATEGY,
     Count,
-    Place,
+    Expansion,
     Prompt,
     Retries,
     Sampler,
@@ -88,11 +88,11 @@ class Evaluator(Part):
         """The most calls that score all children of one pick together."""
         return 0
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         """Score the thought `id`, the last of `path`."""
         raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_thought`")
 
-    def score_reply(self, id: str, reply: Reply | None) -> Thinking[list[Event]]:
+    def score_reply(self, id: str, reply: Reply | None) -> Procedure[list[Event]]:
         """Score the thought `id` by the reply that it was read from.
 
         `reply` is `None` if several thoughts were read from one reply, or if a person has changed this
@@ -101,15 +101,15 @@ class Evaluator(Part):
         raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_reply`")
 
     def score_siblings(
-        self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
-    ) -> Thinking[list[Event]]:
-        """Score `thoughts`, the new children of `place.node`."""
+        self, sampler: Sampler, expansion: Expansion, thoughts: Sequence[Thought]
+    ) -> Procedure[list[Event]]:
+        """Score `thoughts`, the new children of `expansion.node`."""
         raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_siblings`")
 
     def score_pick(
-        self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
-    ) -> Thinking[list[Event]]:
-        """Score `candidates`, the id and the path of each new child. `place.node` is the parent of the
+        self, sampler: Sampler, expansion: Expansion, candidates: Sequence[tuple[str, Path]]
+    ) -> Procedure[list[Event]]:
+        """Score `candidates`, the id and the path of each new child. `expansion.node` is the parent of the
         first."""
         raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_pick`")
 
@@ -134,23 +134,23 @@ class _Sampled(Evaluator):
         self,
         sampler: Sampler,
         path: Path,
-        place: Place,
+        expansion: Expansion,
         purpose: str,
         prompt: Prompt,
         read: Callable[[str], T | None],
-    ) -> Thinking[tuple[list[T | None], str | None]]:
+    ) -> Procedure[tuple[list[T | None], str | None]]:
         """Read `samples` replies to one prompt, and retry those that cannot be read.
 
         Returns the value of each sample (`None` if unreadable), and an error if all calls failed.
         """
-        next_call = partial(_next_call, sampler, path, place, purpose, prompt)
+        next_call = partial(_next_call, sampler, path, expansion, purpose, prompt)
         if self.max_calls == 1:
             return _read_one(next_call(), read)
         return self._read_several(sampler, next_call, read)
 
     def _read_several(
         self, sampler: Sampler, next_call: Callable[[], Call], read: Callable[[str], T | None]
-    ) -> Thinking[tuple[list[T | None], str | None]]:
+    ) -> Procedure[tuple[list[T | None], str | None]]:
         calls = [ask(next_call()) for _ in range(self.samples)]
         replies = yield from sampler.gather(calls, at_most=1)
         values = [None if reply.error is not None else read(reply.text) for reply in replies]
@@ -167,12 +167,12 @@ class _Sampled(Evaluator):
         return values, errors[0] if len(errors) == len(replies) else None
 
 
-def _next_call(sampler: Sampler, path: Path, place: Place, purpose: str, prompt: Prompt) -> Call:
+def _next_call(sampler: Sampler, path: Path, expansion: Expansion, purpose: str, prompt: Prompt) -> Call:
     """The next sample of `prompt`."""
-    return sampler.call(place.node, purpose, path, prompt, place.take_sample_index(purpose))
+    return sampler.call(expansion.node, purpose, path, prompt, expansion.take_sample_index(purpose))
 
 
-def _read_one(call: Call, read: Callable[[str], T | None]) -> Thinking[tuple[list[T | None], str | None]]:
+def _read_one(call: Call, read: Callable[[str], T | None]) -> Procedure[tuple[list[T | None], str | None]]:
     reply: Reply = yield call
     return [None if reply.error is not None else read(reply.text)], reply.error
 
@@ -235,13 +235,13 @@ class Value(_Combined, _Templated):
     def calls_per_thought(self, task: Task) -> int:
         return self.max_calls
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         task = sampler.task
         prompt = sampler.prompt(
             self.prompt, path[:-1], partial(task.domain.value_prompt, task, path), candidate=path[-1]
         )
         samples, error = yield from self._read(
-            sampler, path, Place(id, path), "value", prompt, task.domain.read_value
+            sampler, path, Expansion(id, path), "value", prompt, task.domain.read_value
         )
         return (yield from emit_as_list(self._scored(id, samples, task.domain.value_top, error)))
 
@@ -257,14 +257,14 @@ class Parts(_Combined):
     def calls_per_thought(self, task: Task) -> int:
         return task.domain.max_parts(task) * self.max_calls
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         task, domain = sampler.task, sampler.task.domain
         prompts = dict.fromkeys(domain.part_prompts(task, path))
         if len(prompts) > (most := domain.max_parts(task)):
             name = type(domain).__name__
             raise ValueError(f"{name} has {len(prompts)} parts at thought {id}, its max_parts allows {most}.")
         reading = [
-            self._read(sampler, path, Place(id, path), "part", Prompt(prompt), domain.read_part)
+            self._read(sampler, path, Expansion(id, path), "part", Prompt(prompt), domain.read_part)
             for prompt in prompts
         ]
         verdicts = yield from sampler.gather(reading, at_most=self.max_calls)
@@ -293,15 +293,20 @@ class Vote(_Sampled, _Templated):
         return self.max_calls
 
     def score_pick(
-        self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
-    ) -> Thinking[list[Event]]:
+        self, sampler: Sampler, expansion: Expansion, candidates: Sequence[tuple[str, Path]]
+    ) -> Procedure[list[Event]]:
         task, paths = sampler.task, [path for _, path in candidates]
         listed = "\n\n".join(f"{k}.\n{path[-1]}" for k, path in enumerate(paths, 1))
         prompt = sampler.prompt(
             self.prompt, task.steps, partial(task.domain.vote_prompt, task, paths), candidates=listed
         )
         votes, error = yield from self._read(
-            sampler, task.steps, place, "vote", prompt, lambda text: task.domain.read_vote(text, len(paths))
+            sampler,
+            task.steps,
+            expansion,
+            "vote",
+            prompt,
+            lambda text: task.domain.read_vote(text, len(paths)),
         )
         scores: list[Event] = []
         for k, (id, _) in enumerate(candidates):
@@ -322,9 +327,9 @@ class Joint(_Combined, _Templated):
         return self.max_calls
 
     def score_siblings(
-        self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
-    ) -> Thinking[list[Event]]:
-        task, path, texts = sampler.task, place.path, [thought.text for thought in thoughts]
+        self, sampler: Sampler, expansion: Expansion, thoughts: Sequence[Thought]
+    ) -> Procedure[list[Event]]:
+        task, path, texts = sampler.task, expansion.path, [thought.text for thought in thoughts]
         prompt = sampler.prompt(
             self.prompt,
             path,
@@ -340,9 +345,9 @@ class Joint(_Combined, _Templated):
                 repairs[usual.repairs] = None
             return None if scores.count(None) == len(scores) else scores
 
-        rows, error = yield from self._read(sampler, path, place, "joint", prompt, read)
+        rows, error = yield from self._read(sampler, path, expansion, "joint", prompt, read)
         for why in repairs:
-            yield Note("joint.matched", place.node, {"why": why}, fallback=True)
+            yield Note("joint.matched", expansion.node, {"why": why}, fallback=True)
         scores: list[Event] = []
         for k, thought in enumerate(thoughts):
             samples = [None if row is None else row[k] for row in rows]
@@ -361,7 +366,7 @@ class Logprob(_Templated):
     def calls_per_thought(self, task: Task) -> int:
         return 1
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         task = sampler.task
         prompt = sampler.prompt(
             self.prompt, path[:-1], partial(task.domain.judge_prompt, task, path), candidate=path[-1]
@@ -394,24 +399,28 @@ class FunctionEvaluator(Evaluator):
         function.expect_arguments("evaluator", ("task", "path"), forms)
         return function
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         task = sampler.task.without_steps()
         if not inspect.iscoroutinefunction(self.function.wrapped):
             return (yield from self._emit(id, self.function(task, path)))
 
         scores, error = yield from self._judged(
-            Place(id, path), [path], (task, path), lambda one: _text([one])
+            Expansion(id, path), [path], (task, path), lambda one: _text([one])
         )
         if error is not None:
             return (yield from emit_as_list(failed(id, error)))
         return (yield from self._emit(id, scores[0]))
 
     def _judged(
-        self, place: Place, paths: Sequence[Path], arguments: Sequence[Any], text: Callable[[Any], str]
-    ) -> Thinking[tuple[list[Any], str | None]]:
+        self,
+        expansion: Expansion,
+        paths: Sequence[Path],
+        arguments: Sequence[Any],
+        text: Callable[[Any], str],
+    ) -> Procedure[tuple[list[Any], str | None]]:
         """Run the function for `paths` as a recorded call. Returns the scores, or an error."""
-        name, index = self.function.name, place.take_sample_index("evaluate")
-        call = function_call(place.node, "evaluate", name, json.dumps([[*path] for path in paths]), index)
+        name, index = self.function.name, expansion.take_sample_index("evaluate")
+        call = function_call(expansion.node, "evaluate", name, json.dumps([[*path] for path in paths]), index)
         reply = yield from ask_function(call, self.function, arguments, text)
         if reply.error is not None:
             return [], reply.error
@@ -424,7 +433,7 @@ class FunctionEvaluator(Evaluator):
             )
         return scores, None
 
-    def _emit(self, id: str, shown: Any) -> Thinking[list[Event]]:
+    def _emit(self, id: str, shown: Any) -> Procedure[list[Event]]:
         score = verdict(shown, f"evaluator {self.function.name!r}, thought {id},")
         return (yield from emit_as_list(Scored(id, score, score, by=self.function.name)))
 
@@ -442,11 +451,11 @@ class BatchEvaluator(FunctionEvaluator):
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "pick"
 
     def score_pick(
-        self, sampler: Sampler, place: Place, candidates: Sequence[tuple[str, Path]]
-    ) -> Thinking[list[Event]]:
+        self, sampler: Sampler, expansion: Expansion, candidates: Sequence[tuple[str, Path]]
+    ) -> Procedure[list[Event]]:
         in_order = sorted(candidates, key=lambda candidate: id_key(candidate[0]))
         task, paths = sampler.task.without_steps(), [path for _, path in in_order]
-        scores, error = yield from self._judged(place, paths, (task, paths), _text)
+        scores, error = yield from self._judged(expansion, paths, (task, paths), _text)
         events: list[Event] = []
         for k, (id, _) in enumerate(in_order):
             step = emit_as_list(failed(id, error)) if error is not None else self._emit(id, scores[k])

@@ -7,23 +7,23 @@ pick have ended.
 
 from __future__ import annotations
 
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.records import Decided, Event, Scored, Thought
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.proposers import Children, Proposer
-from tot_lab.strategies.search.sampling import Place, Sampler
+from tot_lab.strategies.search.sampling import Expansion, Sampler
 
 
 def expand(
     sampler: Sampler,
     propose: Proposer,
     evaluate: Evaluator,
-    place: Place,
+    expansion: Expansion,
     count: int,
     logprobs: int = 0,
     alternatives: int | None = None,
-) -> Thinking[list[Event]]:
-    """Add up to `count` children at `place`, and score them unless the evaluator compares whole picks.
+) -> Procedure[list[Event]]:
+    """Add up to `count` children to a thought, and score them unless the evaluator compares whole picks.
 
     The sample indices of the built-in proposers are reserved by this call, and not when the returned
     generator starts.
@@ -32,14 +32,14 @@ def expand(
         sampler: Makes the calls.
         propose: Makes the children.
         evaluate: Scores them.
-        place: Where they are added.
+        expansion: The thought that gets them, and what was used for it.
         count: How many.
         logprobs: Alternatives per token whose log-probabilities the search needs. The calls request the
             larger of this number and the evaluator's.
         alternatives: How many of these alternatives the search reads (`Call.alternatives`).
     """
     evaluate = evaluate.for_thoughts_of(propose)
-    children = Children(sampler, evaluate, place, keep_replies=logprobs > 0)
+    children = Children(sampler, evaluate, expansion, keep_replies=logprobs > 0)
     if most := max(evaluate.logprobs, logprobs):
         if not logprobs:
             alternatives = evaluate.alternatives
@@ -47,20 +47,20 @@ def expand(
             alternatives = most  # all of them, which serve the search and the evaluator
         sampler = sampler._replace(logprobs=most, alternatives=alternatives)
     proposing = sampler
-    if place.source_paths:
-        proposing = sampler._replace(task=propose.with_sources(sampler.task, place.source_paths))
-    return _scored(evaluate, sampler, place, propose.grow(proposing, place, count, children))
+    if expansion.source_paths:
+        proposing = sampler._replace(task=propose.with_sources(sampler.task, expansion.source_paths))
+    return _scored(evaluate, sampler, expansion, propose.grow(proposing, expansion, count, children))
 
 
 def _scored(
-    evaluate: Evaluator, sampler: Sampler, place: Place, growing: Thinking[list[Event]]
-) -> Thinking[list[Event]]:
+    evaluate: Evaluator, sampler: Sampler, expansion: Expansion, growing: Procedure[list[Event]]
+) -> Procedure[list[Event]]:
     """Make the children, and score those that are compared with their siblings."""
     events = yield from growing
     if evaluate.compares == "siblings":
-        place.texts += [event.text for event in events if isinstance(event, Thought)]
+        expansion.texts += [event.text for event in events if isinstance(event, Thought)]
         scored = {event.id for event in events if isinstance(event, Scored | Decided)}
         unscored = [e for e in events if isinstance(e, Thought) and e.id not in scored]
         if unscored:
-            events += yield from evaluate.score_siblings(sampler, place, unscored)
+            events += yield from evaluate.score_siblings(sampler, expansion, unscored)
     return events

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tot_lab.core.thinking import ThinkingStep
+from tot_lab.core.protocol import ProcedureStep
 from tot_lab.strategies.search.proposers import Proposer
 from tot_lab.strategies.search.refine import Refine
 from tot_lab.strategies.search.sampling import Count
@@ -109,7 +109,7 @@ class GraphOfThoughts(Search):
         return most
 
 
-Operating: TypeAlias = Generator[Pick | ThinkingStep, Any, Groups]
+Operating: TypeAlias = Generator[Pick | ProcedureStep, Any, Groups]
 
 
 def generate(state: SearchState, operation: Operation, groups: Groups) -> Operating:

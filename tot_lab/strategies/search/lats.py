@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from tot_lab.core.protocol import ProcedureStep
 from tot_lab.core.records import call_failed
-from tot_lab.core.thinking import ThinkingStep
 from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import (
     LIMIT_OF_ITERATIONS,
@@ -139,7 +139,7 @@ def reward_of(state: SearchState, id: str) -> float:
     return max(state.tree[id].rank, 0.0)
 
 
-def reflect(state: SearchState, id: str, reward: float) -> Generator[ThinkingStep, Any, list[str]]:
+def reflect(state: SearchState, id: str, reward: float) -> Generator[ProcedureStep, Any, list[str]]:
     """Ask what went wrong on the path to `id`. Returns the reflection in a list, empty if the call failed."""
     domain, path = state.task.domain, state.tree.texts(id)
     prompt = (

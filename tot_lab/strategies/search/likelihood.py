@@ -6,8 +6,8 @@ import math
 from typing import ClassVar, Literal
 
 from tot_lab.core.calls import Reply, logprobs_of
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.records import Event, Note, Scored
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.sampling import emit_as_list, no_score
 
@@ -31,7 +31,7 @@ class Likelihood(Evaluator):
     """Whether the score is the geometric mean of the probabilities of the tokens. Otherwise it is their
     product, which favours short thoughts."""
 
-    def score_reply(self, id: str, reply: Reply | None) -> Thinking[list[Event]]:
+    def score_reply(self, id: str, reply: Reply | None) -> Procedure[list[Event]]:
         tokens = logprobs_of(reply) if reply is not None else []
         total = sum(tokens)
         if not tokens:

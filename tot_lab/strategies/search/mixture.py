@@ -9,10 +9,10 @@ import msgspec
 from pydantic import Field, model_validator
 
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.records import Event
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.search.proposers import Around, Children, Proposer, Sample, WithTools
-from tot_lab.strategies.search.sampling import Place, Sampler
+from tot_lab.strategies.search.sampling import Expansion, Sampler
 
 T = TypeVar("T")
 Temperature = Annotated[float, Field(ge=0, le=2)]
@@ -59,8 +59,10 @@ class Mixture(Around):
         names = [*self.models, *(f"temperature {each:g}" for each in self.temperatures)]
         return ", ".join(names) or self.kind
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
-        def asked(call: Call) -> Thinking[Reply]:
+    def grow(
+        self, sampler: Sampler, expansion: Expansion, count: int, children: Children
+    ) -> Procedure[list[Event]]:
+        def asked(call: Call) -> Procedure[Reply]:
             for model in _at(self.models, call.sample_index):
                 call = msgspec.structs.replace(call, model=model)
             for temperature in _at(self.temperatures, call.sample_index):
@@ -69,7 +71,7 @@ class Mixture(Around):
 
         hottest = max(self.temperatures, default=sampler.temperature)
         asking = sampler._replace(ask=asked, temperature=hottest)
-        return self.proposer.grow(asking, place, count, children)
+        return self.proposer.grow(asking, expansion, count, children)
 
 
 def _at(values: tuple[T, ...], index: int) -> tuple[T, ...]:

@@ -1,6 +1,6 @@
 """Proposers: how the next thoughts are made.
 
-A proposer adds children at a place in the tree. It makes its calls through the sampler, takes their sample
+A proposer adds children to one thought. It makes its calls through the sampler, takes their sample
 indices from `sampler.samples`, and passes each text to `children.add`, which records and scores it.
 """
 
@@ -16,16 +16,16 @@ from pydantic import Field, field_validator
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.parts import Alias, Part
 from tot_lab.core.policy import EffectPolicy
+from tot_lab.core.protocol import Procedure, emit
 from tot_lab.core.reading.lists import find_list
 from tot_lab.core.records import Decided, Event, Note, Scored, Thought, call_failed
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, emit
 from tot_lab.strategies.acting import Acting, ToolLimits, names_of_tools
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.sampling import (
     OF_THE_STRATEGY,
     Count,
-    Place,
+    Expansion,
     Prompt,
     Retries,
     Sampler,
@@ -36,27 +36,27 @@ from tot_lab.strategies.search.sampling import (
 
 
 class Children:
-    """Records the children of one place and has each scored as soon as its text is known.
+    """Records the children of one expansion and has each scored as soon as its text is known.
 
     Args:
         sampler: Makes the calls.
         evaluate: Scores the children.
-        place: Where they are added.
-        keep_replies: Whether replies, which can be long, are kept in `place.replies`.
+        expansion: The thought that gets them, and what was used for it.
+        keep_replies: Whether replies, which can be long, are kept in `expansion.replies`.
     """
 
     def __init__(
-        self, sampler: Sampler, evaluate: Evaluator, place: Place, *, keep_replies: bool = False
+        self, sampler: Sampler, evaluate: Evaluator, expansion: Expansion, *, keep_replies: bool = False
     ) -> None:
         self.sampler = sampler
         self.evaluate = evaluate
-        self.place = place
+        self.expansion = expansion
         self.keep_replies = keep_replies
         self.calls_per_child = evaluate.calls_per_thought(sampler.task)
 
     def add(
         self, number: int, text: str, *, repeats: int | None = None, reply: Reply | None = None
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         """Record child `number`, and score it unless the evaluator compares several thoughts.
 
         Args:
@@ -66,24 +66,24 @@ class Children:
                 duplicate and not scored again.
             reply: The reply that the thought was read from. `None` if others were read from it too.
         """
-        parent, sources = self.place.node, self.place.sources
-        is_open = self.place.ended.get(number) == "open"
+        parent, sources = self.expansion.node, self.expansion.sources
+        is_open = self.expansion.ended.get(number) == "open"
         thought = yield from emit(Thought(f"{parent}.{number}", parent, text, sources, open=is_open))
         if repeats is not None and thought.text == text:
             duplicate = Decided(thought.id, "duplicate", f"repeats {parent}.{repeats}")
             return [thought, *(yield from emit_as_list(duplicate))]
-        path = self.place.path_to(thought.text)
+        path = self.expansion.path_to(thought.text)
         reply = reply if thought.text == text else None
         if self.keep_replies and reply is not None:
-            self.place.replies[number] = reply
-        end = self.place.ended.get(number, "")
+            self.expansion.replies[number] = reply
+        end = self.expansion.ended.get(number, "")
         sampler = self.sampler._replace(end=end) if end else self.sampler
         return [thought, *(yield from score(sampler, self.evaluate, path, thought.id, reply))]
 
 
 def score(
     sampler: Sampler, evaluate: Evaluator, path: Path, id: str, reply: Reply | None = None
-) -> Thinking[list[Event]]:
+) -> Procedure[list[Event]]:
     """Score the thought `id` by `Domain.assess`, or by the evaluator if that returns `None`."""
     known = sampler.task.domain.assess(sampler.task, path)
     if known is not None:
@@ -130,8 +130,10 @@ class Proposer(Part):
         """The most calls that `grow` makes for `count` children, without those that score them."""
         raise NotImplementedError(f"the proposer {self.kind!r} does not define `max_calls`")
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
-        """Add up to `count` children at `place`. Returns all recorded events.
+    def grow(
+        self, sampler: Sampler, expansion: Expansion, count: int, children: Children
+    ) -> Procedure[list[Event]]:
+        """Add up to `count` children to `expansion.node`. Returns all recorded events.
 
         The `grow` of a built-in proposer is a function that returns a generator, so that sample indices are
         taken in the order of `Pick.parents`. A `grow` that is itself a generator takes them only when its
@@ -189,8 +191,10 @@ class Around(Proposer):
     def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:
         return self.proposer.with_sources(task, paths)
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
-        return self.proposer.grow(sampler, place, count, children)
+    def grow(
+        self, sampler: Sampler, expansion: Expansion, count: int, children: Children
+    ) -> Procedure[list[Event]]:
+        return self.proposer.grow(sampler, expansion, count, children)
 
 
 class _Prompted(Proposer):
@@ -221,16 +225,16 @@ class _Prompted(Proposer):
         return self.count
 
     def _samples(
-        self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt, count: int
+        self, purpose: str, sampler: Sampler, expansion: Expansion, prompt: Prompt, count: int
     ) -> Iterator[Call]:
         """`count` samples of the prompt, and one more for each parse retry."""
-        call = self._call(purpose, sampler, place, prompt)
+        call = self._call(purpose, sampler, expansion, prompt)
         if sampler.temperature is not None:
             call = msgspec.structs.replace(call, temperature=sampler.temperature)
         return sampler.samples.take(call, count + self.max_parse_retries)
 
-    def _call(self, purpose: str, sampler: Sampler, place: Place, prompt: Prompt) -> Call:
-        call = sampler.call(place.node, purpose, place.path, prompt, 0)
+    def _call(self, purpose: str, sampler: Sampler, expansion: Expansion, prompt: Prompt) -> Call:
+        call = sampler.call(expansion.node, purpose, expansion.path, prompt, 0)
         if self.temperature is not None:
             call = msgspec.structs.replace(call, temperature=self.temperature)
         return call
@@ -246,30 +250,32 @@ class Sample(_Prompted):
     def max_calls(self, count: int) -> int:
         return count + self.max_parse_retries
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
-        asked = partial(self._default_prompt, sampler.task, place.path)
-        prompt = sampler.prompt(self.prompt, place.path, asked, count=1)
-        calls = self._samples("sample", sampler, place, prompt, count)
-        return self._sample(sampler, place, calls, count, children)
+    def grow(
+        self, sampler: Sampler, expansion: Expansion, count: int, children: Children
+    ) -> Procedure[list[Event]]:
+        asked = partial(self._default_prompt, sampler.task, expansion.path)
+        prompt = sampler.prompt(self.prompt, expansion.path, asked, count=1)
+        calls = self._samples("sample", sampler, expansion, prompt, count)
+        return self._sample(sampler, expansion, calls, count, children)
 
     def _sample(
-        self, sampler: Sampler, place: Place, calls: Iterator[Call], count: int, children: Children
-    ) -> Thinking[list[Event]]:
-        parent = place.node
+        self, sampler: Sampler, expansion: Expansion, calls: Iterator[Call], count: int, children: Children
+    ) -> Procedure[list[Event]]:
+        parent = expansion.node
 
-        def sampled(number: int, call: Call) -> Thinking[list[Event] | None]:
+        def sampled(number: int, call: Call) -> Procedure[list[Event] | None]:
             reply = yield from sampler.ask(call)
             if reply.error is not None:
                 return (yield from emit_as_list(call_failed(parent, "sample", reply.error)))
-            text, end = self._step(sampler.task, place.path, reply)
+            text, end = self._step(sampler.task, expansion.path, reply)
             if text is None:
                 yield unreadable(parent, "sample", call.sample_index)
                 return None
             if end:
-                place.ended[number] = end
+                expansion.ended[number] = end
             return (yield from children.add(number, text, reply=reply))
 
-        numbers = range(place.next_child, place.next_child + count)
+        numbers = range(expansion.next_child, expansion.next_child + count)
         branches = [sampled(number, next(calls)) for number in numbers]
         grown = yield from sampler.gather(branches, at_most=sampler.calls_per_ask + children.calls_per_child)
         for _ in range(self.max_parse_retries):
@@ -283,7 +289,7 @@ class Sample(_Prompted):
         return task.domain.sample_prompt(task, path)
 
     def _step(self, task: Task, path: Path, reply: Reply) -> tuple[str | None, str]:
-        """The step in a reply (`None` if it cannot be read), and its entry in `Place.ended` ("" for none)."""
+        """The step in a reply (`None` if it cannot be read), and its entry in `Expansion.ended`, or ""."""
         text = task.domain.read_sample(task, path, reply.text)
         return text, "cut" if reply.finish_reason == "length" else ""
 
@@ -301,16 +307,18 @@ class Propose(_Prompted):
     def max_calls(self, count: int) -> int:
         return self.samples + self.max_parse_retries
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
-        asked = partial(sampler.task.domain.propose_prompt, sampler.task, place.path, count)
-        prompt = sampler.prompt(self.prompt, place.path, asked, count=count)
-        calls = self._samples("propose", sampler, place, prompt, self.samples)
-        return self._propose(sampler, place, calls, count, children)
+    def grow(
+        self, sampler: Sampler, expansion: Expansion, count: int, children: Children
+    ) -> Procedure[list[Event]]:
+        asked = partial(sampler.task.domain.propose_prompt, sampler.task, expansion.path, count)
+        prompt = sampler.prompt(self.prompt, expansion.path, asked, count=count)
+        calls = self._samples("propose", sampler, expansion, prompt, self.samples)
+        return self._propose(sampler, expansion, calls, count, children)
 
     def _propose(
-        self, sampler: Sampler, place: Place, calls: Iterator[Call], count: int, children: Children
-    ) -> Thinking[list[Event]]:
-        task, path, parent = sampler.task, place.path, place.node
+        self, sampler: Sampler, expansion: Expansion, calls: Iterator[Call], count: int, children: Children
+    ) -> Procedure[list[Event]]:
+        task, path, parent = sampler.task, expansion.path, expansion.node
         made = [next(calls) for _ in range(self.samples)]
         branches = [sampler.ask(call) for call in made]
         replies = yield from sampler.gather(branches, at_most=sampler.calls_per_ask)
@@ -332,14 +340,14 @@ class Propose(_Prompted):
                     replies.append((yield from sampler.ask(made[-1])))
         # The proposals of a single reply need no pooling.
         texts = read[0][1] if len(read) == 1 else task.domain.pool_proposals(task, path, [t for t, _ in read])
-        return failed + (yield from self._add(sampler, place, texts[:count], children))
+        return failed + (yield from self._add(sampler, expansion, texts[:count], children))
 
     def _add(
-        self, sampler: Sampler, place: Place, texts: Sequence[str], children: Children
-    ) -> Thinking[list[Event]]:
-        first = dict(place.children)
+        self, sampler: Sampler, expansion: Expansion, texts: Sequence[str], children: Children
+    ) -> Procedure[list[Event]]:
+        first = dict(expansion.children)
         branches = []
-        for number, text in enumerate(texts, place.next_child):
+        for number, text in enumerate(texts, expansion.next_child):
             earlier = first.setdefault(text, number)
             branches.append(children.add(number, text, repeats=None if earlier == number else earlier))
         grown = yield from sampler.gather(branches, at_most=children.calls_per_child)
@@ -378,7 +386,9 @@ class WithTools(ToolLimits, Around):
     def max_calls(self, count: int) -> int:
         return self.proposer.max_calls(count) * (1 + self.max_round_trips)
 
-    def grow(self, sampler: Sampler, place: Place, count: int, children: Children) -> Thinking[list[Event]]:
+    def grow(
+        self, sampler: Sampler, expansion: Expansion, count: int, children: Children
+    ) -> Procedure[list[Event]]:
         turns = _ToolTurns(
             tools=self.tools,
             effect_policy=self.effect_policy,
@@ -388,15 +398,15 @@ class WithTools(ToolLimits, Around):
 
         # Tools that the question names are required once: for the first thought of the search.
         task = sampler.task
-        first = len(place.path) == len(task.steps)
+        first = len(expansion.path) == len(task.steps)
         named = turns.named(task, turns.available_tools(task)) if first else []
 
-        def asked(call: Call) -> Thinking[Reply]:
+        def asked(call: Call) -> Procedure[Reply]:
             required = named if first and call.sample_index == 0 else []
             return turns.asking_with_tools(task, call, self.max_round_trips, required)
 
         asking = sampler._replace(ask=asked, calls_per_ask=1 + self.max_round_trips)
-        return self.proposer.grow(asking, place, count, children)
+        return self.proposer.grow(asking, expansion, count, children)
 
 
 class _ToolTurns(Acting):

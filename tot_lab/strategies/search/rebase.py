@@ -74,7 +74,7 @@ def softmax(values: Sequence[float]) -> list[float]:
 
 
 def allotted(weights: Sequence[float], budget: int) -> list[int]:
-    """The children of each thought, given the weights in descending order. They add up to `budget`."""
+    """The number of children of each thought, given the weights in descending order. The sum is `budget`."""
     totals = [*accumulate(reversed(weights))][::-1]  # sums of each weight and all lower ones
     shares: list[int] = []
     for weight, total in zip(weights, totals, strict=True):

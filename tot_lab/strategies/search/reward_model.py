@@ -13,14 +13,13 @@ from pydantic import field_validator
 
 from tot_lab.core.calls import Message
 from tot_lab.core.model_setting import ModelSetting, model_name
+from tot_lab.core.protocol import Procedure, ask
 from tot_lab.core.reading.json_values import find_json
 from tot_lab.core.reading.scores import read_score, read_scores
 from tot_lab.core.records import Event, Scored
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.sampling import (
-    SLOT,
     Sampler,
     checked_template,
     emit_as_list,
@@ -94,11 +93,12 @@ class RewardModel(Evaluator):
     @field_validator("prompt")
     @classmethod
     def _shows_the_problem(cls, prompt: str) -> str:
-        if not SLOT.search(prompt):
-            raise ValueError(
-                f"prompt must contain {{problem}}: got {prompt!r}. Set system to give an instruction alone."
-            )
         checked_template(prompt, ("problem", "steps"), ())
+        if "{problem}" not in prompt:
+            raise ValueError(
+                f"prompt must contain {{problem}}: got {prompt!r}. An instruction without the problem "
+                f"belongs into `system`."
+            )
         return prompt
 
     @field_validator("split")
@@ -116,7 +116,7 @@ class RewardModel(Evaluator):
     def calls_per_thought(self, task: Task) -> int:
         return 1
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         task = sampler.task
         prompt = sampler.prompt(self.prompt, path, partial(task.domain.statement, task))
         system = self.system.replace("{system_prompt}", task.system_prompt)

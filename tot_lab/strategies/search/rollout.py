@@ -8,15 +8,15 @@ import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from tot_lab.core.calls import Call, Reply
+from tot_lab.core.protocol import Procedure, SampleCounter, map_steps, resample
 from tot_lab.core.records import END_OF_REPLY, Decided, Event, Note, Scored, call_failed
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import SampleCounter, Thinking, map_steps, resample
 from tot_lab.core.tools import TOOL
 from tot_lab.strategies.search.evaluators import Evaluator, Value
 from tot_lab.strategies.search.proposers import Children, Proposer, Sample
 from tot_lab.strategies.search.sampling import (
     Count,
-    Place,
+    Expansion,
     Sampler,
     emit_as_list,
     error_in,
@@ -95,7 +95,7 @@ class Rollout(Evaluator):
         steps = (self.depth or 1) * self._proposer.max_calls(1)
         return self.samples * (steps + self.evaluate.calls_per_thought(task))
 
-    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Thinking[list[Event]]:
+    def score_thought(self, sampler: Sampler, path: Path, id: str) -> Procedure[list[Event]]:
         proposer = self._proposer
         rolling = [resample(k, self._continue(sampler, proposer, path, id)) for k in range(self.samples)]
         most = (self.depth or 1) * proposer.max_calls(1)
@@ -119,7 +119,7 @@ class Rollout(Evaluator):
 
     def _continue(
         self, sampler: Sampler, proposer: Proposer, path: Path, id: str
-    ) -> Thinking[tuple[tuple[str, ...], str]]:
+    ) -> Procedure[tuple[tuple[str, ...], str]]:
         """The path that a continuation reaches, or `()` and the error of a failed call ("" if a reply was
         unreadable)."""
         sampler = sampler._replace(samples=SampleCounter(by_thought=True))  # indices by thought, not prompt
@@ -127,14 +127,14 @@ class Rollout(Evaluator):
         for _ in range(self.depth or 1):
             if _is_finished(sampler.task, path, end):
                 break
-            place = Place(id, path, len(path), open=end == "open")
-            step = _Step(sampler, self.evaluate, place)
-            growing = proposer.grow(sampler, place, 1, step)
+            expansion = Expansion(id, path, len(path), open=end == "open")
+            step = _Step(sampler, self.evaluate, expansion)
+            growing = proposer.grow(sampler, expansion, 1, step)
             events = yield from map_steps(self._as_rollout, growing, (Call, Note))
             error = next(filter(None, map(error_in, events)), "")
             if error or step.text is None:
                 return (), error
-            path, end = [*place.path_to(step.text)], place.ended.get(step.number, "")
+            path, end = [*expansion.path_to(step.text)], expansion.ended.get(step.number, "")
         return tuple(path), ""
 
     def _as_rollout(self, step: Call | Note) -> Call | Note | None:
@@ -149,7 +149,7 @@ class Rollout(Evaluator):
             return None
         return msgspec.structs.replace(step, data={**step.data, "kind": "rollout"})
 
-    def _reward(self, sampler: Sampler, path: Path, id: str) -> Thinking[tuple[float | None, str]]:
+    def _reward(self, sampler: Sampler, path: Path, id: str) -> Procedure[tuple[float | None, str]]:
         """The reward of a path, or `None` and the error of its evaluation ("" if the score is unreadable)."""
         known = sampler.task.domain.assess(sampler.task, path)
         if known is not None:
@@ -171,13 +171,13 @@ class _Step(Children):
     text: str | None = None
     number: int = 0
 
-    def __init__(self, sampler: Sampler, evaluate: Evaluator, place: Place) -> None:
-        super().__init__(sampler, evaluate, place)
+    def __init__(self, sampler: Sampler, evaluate: Evaluator, expansion: Expansion) -> None:
+        super().__init__(sampler, evaluate, expansion)
         self.calls_per_child = 0
 
     def add(
         self, number: int, text: str, *, repeats: int | None = None, reply: Reply | None = None
-    ) -> Thinking[list[Event]]:
+    ) -> Procedure[list[Event]]:
         if self.text is None:
             self.number, self.text = number, text
         yield from ()
@@ -185,7 +185,7 @@ class _Step(Children):
 
 
 def _is_finished(task: Task, path: Path, end: str) -> bool:
-    """Whether a path needs no further step. `end` is the entry of its last step in `Place.ended`."""
+    """Whether a path needs no further step. `end` is the entry of its last step in `Expansion.ended`."""
     domain = task.domain
     if domain.complete(task, path) or (domain.is_text and end == END_OF_REPLY):
         return True

@@ -17,18 +17,18 @@ from pydantic import Field
 
 from tot_lab.core.calls import Call, Message, Reply
 from tot_lab.core.parts import Alias, are_stored
+from tot_lab.core.protocol import Procedure, SampleCounter, ask, gather
 from tot_lab.core.records import Decided, Event, Note, Scored
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Path, Task
-from tot_lab.core.thinking import SampleCounter, Thinking, ask, gather
 from tot_lab.core.tree import Tree
 
 
 @dataclass(slots=True)
-class Place:
-    """Where an expansion adds children: the parent, and the child numbers and sample indices already used.
+class Expansion:
+    """The state of a thought's expansion: the thought, and the child numbers and sample indices already used.
 
-    Only one expansion of a thought runs at a time, so it may change the thought's `Place`.
+    Only one expansion of a thought runs at a time, so it may change this state.
     """
 
     node: str
@@ -75,8 +75,8 @@ class Place:
     for other ends."""
 
     @classmethod
-    def of(cls, tree: Tree, id: str) -> Place:
-        """The `Place` for children of the thought `id`."""
+    def of(cls, tree: Tree, id: str) -> Expansion:
+        """The `Expansion` for children of the thought `id`."""
         node = tree[id]
         return cls(id, tree.texts(id), len(tree.steps) + node.depth, node.open)
 
@@ -151,14 +151,14 @@ class Sampler(NamedTuple):
         logprobs: Alternatives per token whose log-probabilities the calls request.
         alternatives: How many of these alternatives the replies keep (`Call.alternatives`).
         temperature: The highest temperature that `ask` sets. `None` if `ask` does not change temperatures.
-        end: The entry in `Place.ended` of the thought that is being scored.
+        end: The entry in `Expansion.ended` of the thought that is being scored.
     """
 
     strategy: Prompting
     task: Task
     samples: SampleCounter
     parallel: bool = True
-    ask: Callable[[Call], Thinking[Reply]] = ask
+    ask: Callable[[Call], Procedure[Reply]] = ask
     calls_per_ask: int = 1
     logprobs: int = 0
     alternatives: int | None = None
@@ -188,14 +188,14 @@ class Sampler(NamedTuple):
             call = msgspec.structs.replace(call, messages=(Message("system", prompt.system), *call.messages))
         return call
 
-    def gather(self, branches: list[Thinking[T]], *, at_most: int) -> Thinking[list[T]]:
+    def gather(self, branches: list[Procedure[T]], *, at_most: int) -> Procedure[list[T]]:
         """The results of `branches`, each of which makes at most `at_most` calls."""
         if len(branches) == 1:
             return [(yield from branches[0])]
         return (yield from gather(branches, at_most=at_most, at_once=None if self.parallel else 1))
 
 
-def emit_as_list(event: Event) -> Thinking[list[Event]]:
+def emit_as_list(event: Event) -> Procedure[list[Event]]:
     """Yield `event` and return it, as it was recorded, in a list."""
     recorded: Event | None = yield event
     return [event if recorded is None else recorded]
@@ -220,7 +220,7 @@ def failed(id: str, error: str | None) -> Decided:
     return Decided(id, "failed", error or "")
 
 
-def no_score(id: str, by: str, reason: str) -> Thinking[list[Event]]:
+def no_score(id: str, by: str, reason: str) -> Procedure[list[Event]]:
     """Record that `by` has no score for a thought, and why."""
     yield Note("score.missing", id, {"by": by, "reason": reason})
     return (yield from emit_as_list(Scored(id, None, None, (), by)))

@@ -20,12 +20,12 @@ from pydantic import Field, field_validator
 
 from tot_lab.core.calls import LOWEST, Call, Reply, logprobs_of
 from tot_lab.core.parts import Part, UserFunction, is_function
+from tot_lab.core.protocol import ProcedureStep, RandomNumbers
 from tot_lab.core.records import Decided, id_key
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import RandomNumbers, ThinkingStep
 from tot_lab.core.tree import Tree
 from tot_lab.strategies.search.proposers import Proposer
-from tot_lab.strategies.search.sampling import Count, Place, Unit
+from tot_lab.strategies.search.sampling import Count, Expansion, Unit
 
 # `tree_of_thoughts.py` applies these settings after every pick. A new reason to stop also needs a stop code
 # and the words that users read for it (`STOP_CODES` in core/records.py).
@@ -89,7 +89,7 @@ class Pick:
     context: Sequence[str] = ()
 
 
-Searching: TypeAlias = Generator[Pick | ThinkingStep, Any, Any]
+Searching: TypeAlias = Generator[Pick | ProcedureStep, Any, Any]
 """A search under way. It returns `None` if nothing is left to expand, the stop code of a limit of its own
 (`LIMIT_OF_ITERATIONS`), or the id of its answer, which replaces that of the answer rule."""
 
@@ -122,12 +122,12 @@ M = TypeVar("M", bound=Memory)
 class NeedsYieldFrom:
     """The events of a method of `SearchState`. Warns if they were never taken with `yield from`."""
 
-    def __init__(self, method: str, events: Generator[ThinkingStep, Any, Any]) -> None:
+    def __init__(self, method: str, events: Generator[ProcedureStep, Any, Any]) -> None:
         self.method = method
         self.events = events
         self.taken = False
 
-    def __iter__(self) -> Generator[ThinkingStep, Any, Any]:
+    def __iter__(self) -> Generator[ProcedureStep, Any, Any]:
         self.taken = True
         return self.events
 
@@ -149,7 +149,7 @@ class SearchState:
         closed: Thoughts that cannot be expanded: their path is complete or at the depth limit.
         finished: Thoughts whose path is complete.
         by_text: Whether the text of a path decides if it is complete, because its domain does not.
-        places: The `Place` of each expansion so far, by parent.
+        expansions: The `Expansion` of each thought that was expanded, by id.
         copies: The number of copies of each finished particle. Each copy has a vote.
         grafted: Thoughts that a person has added.
         memories: The data that the search keeps besides the tree; see `remember`.
@@ -163,7 +163,7 @@ class SearchState:
         self.closed: set[str] = set()
         self.finished: set[str] = set()
         self.by_text = getattr(strategy, "ends_at_answer", True) and task.domain.is_text
-        self.places: dict[str, Place] = {}
+        self.expansions: dict[str, Expansion] = {}
         self.copies: Counter[str] = Counter()
         self.grafted: set[str] = set()
         self.memories: list[Memory] = []
@@ -192,8 +192,8 @@ class SearchState:
         `None` if the search requests no log-probabilities, other thoughts were read from the reply too, or a
         person wrote `id`.
         """
-        place = self.places.get(self.tree[id].parent or "")
-        return None if place is None else place.replies.get(id_key(id)[-1])
+        expansion = self.expansions.get(self.tree[id].parent or "")
+        return None if expansion is None else expansion.replies.get(id_key(id)[-1])
 
     def logprobs(self, id: str) -> list[float]:
         """The log-probabilities of the tokens of `reply(id)`, each at least `LOWEST`. Empty if unknown."""
@@ -213,10 +213,10 @@ class SearchState:
         """Those of `ids` that are not in `closed`, so that a search may pick them."""
         return [id for id in ids if id not in self.closed]
 
-    def keep_best(self, ids: Iterable[str], width: int | None) -> Generator[ThinkingStep, Any, list[str]]:
+    def keep_best(self, ids: Iterable[str], width: int | None) -> Generator[ProcedureStep, Any, list[str]]:
         """Prune all but the `width` best of `ids`. Returns those kept, best first."""
 
-        def steps() -> Generator[ThinkingStep, Any, list[str]]:
+        def steps() -> Generator[ProcedureStep, Any, list[str]]:
             ranked = self.ranked(ids)
             if width is None:
                 return ranked
@@ -225,7 +225,7 @@ class SearchState:
 
         return NeedsYieldFrom("keep_best", steps())  # type: ignore[return-value]
 
-    def prune(self, ids: Iterable[str], rule: str) -> Generator[ThinkingStep, Any, None]:
+    def prune(self, ids: Iterable[str], rule: str) -> Generator[ProcedureStep, Any, None]:
         """Remove `ids` from the search. `rule` is the recorded reason."""
         events = (Decided(id, "pruned", rule) for id in ids)
         return NeedsYieldFrom("prune", events)  # type: ignore[return-value]

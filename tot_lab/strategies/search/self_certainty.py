@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from tot_lab.core.calls import LOWEST, Reply, confidences_of
+from tot_lab.core.protocol import Procedure
 from tot_lab.core.records import Event, Scored
-from tot_lab.core.thinking import Thinking
 from tot_lab.strategies.confidence import ALTERNATIVES, Confidence, confidence_of
 from tot_lab.strategies.search.evaluators import Evaluator
 from tot_lab.strategies.search.likelihood import why_without_tokens
@@ -40,7 +40,7 @@ class SelfCertainty(Evaluator):
     group: Count = 2048
     """Tokens of a group, a sliding window over the thought. A shorter thought is one group."""
 
-    def score_reply(self, id: str, reply: Reply | None) -> Thinking[list[Event]]:
+    def score_reply(self, id: str, reply: Reply | None) -> Procedure[list[Event]]:
         tokens = confidences_of(reply) if reply is not None else []
         if reply is None or not (reply.confidences or any(len(token.top) > 1 for token in reply.logprobs)):
             why = "the model reported no alternatives of its tokens" if tokens else why_without_tokens(reply)

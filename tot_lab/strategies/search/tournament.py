@@ -11,12 +11,12 @@ from typing import ClassVar, Literal
 import msgspec
 
 from tot_lab.core.calls import Call
+from tot_lab.core.protocol import Procedure, ask
 from tot_lab.core.records import Event, Scored, Thought, call_failed
 from tot_lab.core.task import Path
-from tot_lab.core.thinking import Thinking, ask
 from tot_lab.strategies.search.evaluators import _Templated
 from tot_lab.strategies.search.sampling import (
-    Place,
+    Expansion,
     Sampler,
     emit_as_list,
     failed,
@@ -56,12 +56,12 @@ class Tournament(_Templated):
         return count * (count - 1)
 
     def score_siblings(
-        self, sampler: Sampler, place: Place, thoughts: Sequence[Thought]
-    ) -> Thinking[list[Event]]:
+        self, sampler: Sampler, expansion: Expansion, thoughts: Sequence[Thought]
+    ) -> Procedure[list[Event]]:
         texts = list(dict.fromkeys(thought.text for thought in thoughts))
-        paths = [place.path_to(text) for text in texts]
+        paths = [expansion.path_to(text) for text in texts]
         pairs = list(permutations(range(len(texts)), 2))
-        calls = [self._call(sampler, place, [paths[one], paths[other]]) for one, other in pairs]
+        calls = [self._call(sampler, expansion, [paths[one], paths[other]]) for one, other in pairs]
         replies = yield from sampler.gather([ask(call) for call in calls], at_most=1)
         wins = [[0] * len(texts) for _ in texts]
         samples: list[list[float | None]] = [[] for _ in texts]
@@ -70,11 +70,11 @@ class Tournament(_Templated):
         for pair, call, reply in zip(pairs, calls, replies, strict=True):
             choice = None
             if reply.error is not None:
-                events += yield from emit_as_list(call_failed(place.node, call.purpose, reply.error))
+                events += yield from emit_as_list(call_failed(expansion.node, call.purpose, reply.error))
             else:
                 choice = sampler.task.domain.read_vote(reply.text, 2)
                 if choice is None:
-                    yield unreadable(place.node, call.purpose, call.sample_index)
+                    yield unreadable(expansion.node, call.purpose, call.sample_index)
                 else:
                     wins[pair[choice]][pair[1 - choice]] += 1
             for k, number in enumerate(pair):
@@ -95,12 +95,14 @@ class Tournament(_Templated):
                 events += yield from no_score(thought.id, self.kind, why)
         return events
 
-    def _call(self, sampler: Sampler, place: Place, paths: Sequence[Path]) -> Call:
+    def _call(self, sampler: Sampler, expansion: Expansion, paths: Sequence[Path]) -> Call:
         """The call that asks which of two paths is better."""
         task, listed = sampler.task, texts_of([path[-1] for path in paths])
         asking = partial(task.domain.vote_prompt, task, paths)
-        prompt = sampler.prompt(self.prompt, place.path, asking, candidates=listed)
-        call = sampler.call(place.node, "vote", place.path, prompt, place.take_sample_index("compare"))
+        prompt = sampler.prompt(self.prompt, expansion.path, asking, candidates=listed)
+        call = sampler.call(
+            expansion.node, "vote", expansion.path, prompt, expansion.take_sample_index("compare")
+        )
         return msgspec.structs.replace(call, purpose="compare")
 
 

@@ -22,6 +22,16 @@ from pydantic import Field, model_validator
 from tot_lab.core.acts import Change, Graft, Prune, RaiseBudget, Rescore
 from tot_lab.core.calls import halts
 from tot_lab.core.parts import Alias
+from tot_lab.core.protocol import (
+    Acts,
+    Budget,
+    BudgetLeft,
+    Procedure,
+    SampleCounter,
+    Samples,
+    gather,
+    with_budget,
+)
 from tot_lab.core.records import (
     END_OF_REPLY,
     EVENTS,
@@ -35,23 +45,13 @@ from tot_lab.core.records import (
 )
 from tot_lab.core.strategy import Prompting
 from tot_lab.core.task import Answer, Task
-from tot_lab.core.thinking import (
-    Acts,
-    Budget,
-    BudgetLeft,
-    SampleCounter,
-    Samples,
-    Thinking,
-    gather,
-    with_budget,
-)
 from tot_lab.core.tree import Node
 from tot_lab.strategies.search.answers import AnswerRule, BestPath, candidates, first_answer
 from tot_lab.strategies.search.beam_search import BeamSearch
 from tot_lab.strategies.search.evaluators import Evaluator, Value
 from tot_lab.strategies.search.expansion import expand
 from tot_lab.strategies.search.proposers import Proposer, Sample
-from tot_lab.strategies.search.sampling import Place, Sampler, error_in
+from tot_lab.strategies.search.sampling import Expansion, Sampler, error_in
 from tot_lab.strategies.search.searches import FunctionSearch, Pick, Search, Searching, SearchState, Stop
 from tot_lab.strategies.search.source_names import BEAM_SEARCH, OTHERS, STATE_MACHINE
 
@@ -140,7 +140,7 @@ class TreeOfThoughts(Prompting):
     def checks_answers(self, task: Task) -> bool:
         return task.domain.verifies_paths and not self.answer.any_text
 
-    def think(self, task: Task, at: str = "0") -> Thinking[Answer]:
+    def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         search = _Run(self, task, at).run()
         return (yield from with_budget(self.budget, search) if self.budget else search)
 
@@ -208,7 +208,7 @@ class _Run:
         self.barred: set[str] = set()  # thoughts that a person has pruned
         self.dead = False  # whether calls of the last pick failed and no thought got a score
 
-    def run(self) -> Thinking[Answer]:
+    def run(self) -> Procedure[Answer]:
         root = Thought(self.at, parent_of(self.at), self.task.question)
         self.tree.add(Thought(self.at, None, self.task.question))
         yield root
@@ -228,7 +228,7 @@ class _Run:
         stop = yield from self._search(settings.search.run(self.state))
         return (yield from self._answer(stop))
 
-    def _search(self, searching: Searching) -> Thinking[str]:
+    def _search(self, searching: Searching) -> Procedure[str]:
         """Carry out the picks and other steps that the search yields. Returns why it ended."""
         pick = yield from self._next(searching, None)
         while pick is not None:
@@ -244,7 +244,7 @@ class _Run:
                 return stop
         return self._why_empty()
 
-    def _next(self, searching: Searching, children: list[str] | None) -> Thinking[Pick | None]:
+    def _next(self, searching: Searching, children: list[str] | None) -> Procedure[Pick | None]:
         """The next pick of the search, `None` if it has ended. Calls and events of the search go to the
         driver.
 
@@ -325,13 +325,13 @@ class _Run:
 
     # One pick.
 
-    def _steered(self) -> Thinking[list[str]]:
+    def _steered(self) -> Procedure[list[str]]:
         """Take account of what a person has changed since the last pick. Returns the ids of new thoughts.
 
         It runs between two picks, when no call of the search is pending.
         """
         state = self.state
-        changing: Thinking[list[Change]] | None = yield Acts(
+        changing: Procedure[list[Change]] | None = yield Acts(
             self.at, len(self.best), self.tree, self._next_child
         )
         changes = [] if changing is None else (yield from changing)
@@ -350,7 +350,7 @@ class _Run:
     def _next_child(self, parent: str) -> str:
         return f"{parent}.{self._continued(parent).next_child}"
 
-    def _expand(self, pick: Pick) -> Thinking[list[str]]:
+    def _expand(self, pick: Pick) -> Procedure[list[str]]:
         """Carry out a pick. Returns the ids of the new children.
 
         Children are counted before they are requested, so `stop.nodes` is never exceeded.
@@ -372,18 +372,18 @@ class _Run:
                 if room is not None:
                     count = min(count, room)
                     room -= count
-                place = self._continued(parent)
+                expansion = self._continued(parent)
                 needed = search.logprobs, search.alternatives
-                branches.append(expand(sampler, propose, evaluate, place, count, *needed))
+                branches.append(expand(sampler, propose, evaluate, expansion, count, *needed))
             grown = yield from gather(branches, at_most=at_most, at_once=at_once)
             for events in grown:
                 self._take(events, fresh)
         if evaluate.compares == "pick" and not self.halt:
             unscored = [id for id in fresh if self.tree[id].state == "proposed" and not self.tree[id].by]
             if unscored:
-                place = self._place(self.tree[unscored[0]].parent or self.at)
+                expansion = self._expansion(self.tree[unscored[0]].parent or self.at)
                 candidates = [(id, self.tree.texts(id)) for id in unscored]
-                self._take((yield from evaluate.score_pick(sampler, place, candidates)), fresh)
+                self._take((yield from evaluate.score_pick(sampler, expansion, candidates)), fresh)
         self.dead = len(self.errors) > failures and not any(self.tree[id].by for id in fresh)
         return fresh
 
@@ -397,27 +397,27 @@ class _Run:
                 self.errors.append(error)
                 self.halt = self.halt or (error if halts(error) else "")
 
-    def _place(self, node: str) -> Place:
-        place = self.state.places.get(node)
-        if place is None:
-            place = self.state.places[node] = Place.of(self.tree, node)
-        return place
+    def _expansion(self, node: str) -> Expansion:
+        expansion = self.state.expansions.get(node)
+        if expansion is None:
+            expansion = self.state.expansions[node] = Expansion.of(self.tree, node)
+        return expansion
 
-    def _continued(self, parent: str | tuple[str, ...]) -> Place:
-        """The `Place` for further children of `parent`, which are numbered after its existing children."""
+    def _continued(self, parent: str | tuple[str, ...]) -> Expansion:
+        """The `Expansion` for further children of `parent`, numbered after its existing children."""
         node, *sources = _group(parent)
-        place = self._place(node)
-        place.sources = tuple(sources)
-        place.source_paths = tuple(map(self.tree.texts, sources))
-        fresh = self.tree[node].children[place.counted :]
-        place.counted += len(fresh)
+        expansion = self._expansion(node)
+        expansion.sources = tuple(sources)
+        expansion.source_paths = tuple(map(self.tree.texts, sources))
+        fresh = self.tree[node].children[expansion.counted :]
+        expansion.counted += len(fresh)
         for child in fresh:
             number = int(child.rpartition(".")[2])
-            place.next_child = max(place.next_child, number + 1)
-            place.children.setdefault(self.tree[child].text, number)
-        return place
+            expansion.next_child = max(expansion.next_child, number + 1)
+            expansion.children.setdefault(self.tree[child].text, number)
+        return expansion
 
-    def _settle(self, fresh: Sequence[str]) -> Thinking[list[str]]:
+    def _settle(self, fresh: Sequence[str]) -> Procedure[list[str]]:
         """Prune thoughts below `stop.min_score`, merge those that reach a known state, and close those that
         are finished or at the depth limit. Returns the ids neither failed, duplicate, pruned nor merged."""
         eligible: list[str] = []
@@ -426,7 +426,7 @@ class _Run:
             node = nodes[id]
             if node.state in ("failed", "duplicate") or id in self.barred:
                 continue
-            path = self._place(node.parent or self.at).path_to(node.text)
+            path = self._expansion(node.parent or self.at).path_to(node.text)
             if self.stop.min_score > 0 and node.rank < self.stop.min_score:
                 if self.state.by_text and (reason := self._finished(path, self._end(node))) is not None:
                     yield from self._close(id, reason)
@@ -448,21 +448,21 @@ class _Run:
             eligible.append(id)
         return eligible
 
-    def _close(self, id: str, reason: str) -> Thinking[None]:
+    def _close(self, id: str, reason: str) -> Procedure[None]:
         """Record that the path of a thought is finished."""
         yield from self._emit(Decided(id, "complete", reason))
         self.state.closed.add(id)
         self.state.finished.add(id)
 
     def _end(self, node: Node) -> str:
-        """Why the text of a thought is the end of a reply; see `Place.ended`."""
-        return self._place(node.parent or self.at).ended.get(id_key(node.id)[-1], "")
+        """Why the text of a thought is the end of a reply; see `Expansion.ended`."""
+        return self._expansion(node.parent or self.at).ended.get(id_key(node.id)[-1], "")
 
     def _finished(self, path: Sequence[str], end: str) -> str | None:
         """Why a path is finished, "" if its domain says so. `None` if it is not.
 
         Args:
-            end: The entry of its last step in `Place.ended`.
+            end: The entry of its last step in `Expansion.ended`.
         """
         domain = self.task.domain
         if not self.state.by_text:
@@ -471,7 +471,7 @@ class _Run:
             return "answer stated"
         return END_OF_REPLY if end == END_OF_REPLY else None
 
-    def _keep(self, fresh: Sequence[str], eligible: Sequence[str]) -> Thinking[list[str]]:
+    def _keep(self, fresh: Sequence[str], eligible: Sequence[str]) -> Procedure[list[str]]:
         """Record which new thoughts the search did not prune. Returns them, best first."""
         nodes = self.tree.nodes
         kept = self.state.ranked([id for id in eligible if nodes[id].state != "pruned"])
@@ -483,7 +483,7 @@ class _Run:
 
     # The end of the search.
 
-    def _stops(self, kept: Sequence[str], pick: Pick | None) -> Thinking[str]:
+    def _stops(self, kept: Sequence[str], pick: Pick | None) -> Procedure[str]:
         """Why the search ends after this pick, "" if it goes on."""
         solution = self._solution(kept)
         if solution is not None:
@@ -539,7 +539,7 @@ class _Run:
         cut = any(node.state == "kept" and node.depth >= self.stop.depth for node in self.tree)
         return "limit:depth" if cut else "exhausted"
 
-    def _answer(self, stop: str) -> Thinking[Answer]:
+    def _answer(self, stop: str) -> Procedure[Answer]:
         task, tree, rule = self.task, self.tree, self.settings.answer
         thoughts = [node for node in list(tree)[1:] if node.id not in self.barred]
         sound = [node for node in thoughts if node.state not in ("failed", "duplicate")]
@@ -573,7 +573,7 @@ class _Run:
         held = [leaf for leaf in leaves for _ in range(max(copies[leaf.id], 1))]
         return self.settings.answer.choose(self.task, self.tree, nodes, held)
 
-    def _completed(self, best: Node | None) -> Thinking[list[Node]]:
+    def _completed(self, best: Node | None) -> Procedure[list[Node]]:
         """Have the proposer complete the best path. Returns the end of that path if it is finished."""
         finisher = self.settings.propose.finisher()
         if finisher is None or best is None:
@@ -582,7 +582,7 @@ class _Run:
         yield from self._settle(fresh)
         return [self.tree[id] for id in fresh if id in self.state.finished]
 
-    def _emit(self, event: Event) -> Thinking[None]:
+    def _emit(self, event: Event) -> Procedure[None]:
         """Record `event`, and add it to the tree as it was recorded."""
         recorded = yield event
         self.tree.add(event if recorded is None else recorded)

@@ -17,10 +17,10 @@ from pydantic import BaseModel
 
 import tot_lab
 from tot_lab.core.parts import Part, UserFunction
+from tot_lab.core.protocol import Budget
 from tot_lab.core.registry import built_in
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.domains import Game24, General, OpenEnded, game24
 from tot_lab.domains.multi_hop.documents import OpenDocument, SearchDocuments
 from tot_lab.lab.lab import Lab, LabSettings

@@ -18,10 +18,10 @@ import ipywidgets
 import traitlets
 
 from tot_lab.core.calls import Call, format_error, html_text
+from tot_lab.core.protocol import Budget
 from tot_lab.core.records import Thought
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
-from tot_lab.core.thinking import Budget
 from tot_lab.domains.named import domain_names, examples_of, factory_of, problem_in
 from tot_lab.lab.lab import Lab, expect_lab
 from tot_lab.record.run import Run, Usage, money, usage_of

@@ -102,9 +102,9 @@ class Saved:
     _saved_as = ""  # id of the output that contains the saved form
 
     def _bring(self, style: str) -> None:
-        """Add a style sheet to the notebook for as long as the widget is drawn.
+        """Add `style`, which hides the saved form, to the notebook for as long as the widget is drawn.
 
-        A rule with `:root:has(…)` would slow down each change of a large notebook.
+        A permanent rule in the saved form, `:root:has(…)`, would slow down each change of a large notebook.
         """
         raise NotImplementedError
 

@@ -504,7 +504,7 @@ class Explorer(Saved, anywidget.AnyWidget):
         return embedded
 
     def close(self) -> None:
-        """Stop a live run, and free all memory of the kernel and the browser.
+        """Stop a live run, and free its memory in the kernel and the browser.
 
         Displaying the explorer again reopens it.
         """

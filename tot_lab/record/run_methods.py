@@ -1,6 +1,6 @@
 """The methods of a run that other subpackages implement and attach (`tot_lab.core.attach`).
 
-`methods.pyi` declares their signatures; a test compares it with the attached functions.
+`run_methods.pyi` declares their signatures; a test compares it with the attached functions.
 """
 
 from tot_lab.core.attach import NamesNearest

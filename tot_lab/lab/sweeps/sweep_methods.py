@@ -1,6 +1,6 @@
 """Methods of `Sweep` that other subpackages implement and attach (`tot_lab.core.attach`).
 
-`methods.pyi` declares their signatures, and a test compares it with the attached functions.
+`sweep_methods.pyi` declares their signatures, and a test compares it with the attached functions.
 """
 
 from collections.abc import Mapping

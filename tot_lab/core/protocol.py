@@ -89,7 +89,7 @@ class Budget(PydanticModel):
 class Gather(NamedTuple):
     """Branches to run concurrently. See `gather`."""
 
-    branches: Sequence[Thinking[Any]]
+    branches: Sequence[Procedure[Any]]
     at_most: int | None
     at_once: int | None
     seconds: float | None = None
@@ -111,7 +111,7 @@ class WithBudget(NamedTuple):
     """A branch with its own limits. See `with_budget` and `with_timeout`."""
 
     budget: Budget
-    thinking: Thinking[Any]
+    thinking: Procedure[Any]
     call_seconds: float | None = None
     slots: Slots | None = None
 
@@ -280,17 +280,17 @@ class Samples(Request, frozen=True):
     steerable: bool = False
 
 
-ThinkingStep: TypeAlias = Call | Gather | WithBudget | Effect | Request | Event
-Thinking: TypeAlias = Generator[ThinkingStep, Any, T]
+ProcedureStep: TypeAlias = Call | Gather | WithBudget | Effect | Request | Event
+Procedure: TypeAlias = Generator[ProcedureStep, Any, T]
 
 
-def ask(call: Call) -> Thinking[Reply]:
+def ask(call: Call) -> Procedure[Reply]:
     """Make one call. A failure is returned as `Reply.error` and never raised."""
     reply: Reply = yield call
     return reply
 
 
-def carry_out(effect: Effect) -> Thinking[Reply]:
+def carry_out(effect: Effect) -> Procedure[Reply]:
     """Have a function answer a call. A failure is returned as `Reply.error` and never raised."""
     reply: Reply = yield effect
     return reply
@@ -298,7 +298,7 @@ def carry_out(effect: Effect) -> Thinking[Reply]:
 
 def ask_function(
     call: Call, function: UserFunction, arguments: Sequence[Any], text: Callable[[Any], str]
-) -> Thinking[Reply]:
+) -> Procedure[Reply]:
     """Have a user's function answer a call: in the event loop if it is async, otherwise in a thread.
 
     Args:
@@ -321,7 +321,7 @@ def ask_function(
     return (yield from carry_out(Effect(call, in_loop if is_async else in_thread)))
 
 
-def emit(event: E) -> Thinking[E]:
+def emit(event: E) -> Procedure[E]:
     """Record an event.
 
     Returns:
@@ -333,12 +333,12 @@ def emit(event: E) -> Thinking[E]:
 
 
 def gather(
-    branches: Sequence[Thinking[T]],
+    branches: Sequence[Procedure[T]],
     *,
     at_most: int | None = None,
     at_once: int | None = None,
     seconds: float | None = None,
-) -> Thinking[list[T]]:
+) -> Procedure[list[T]]:
     """Run `branches` concurrently, each at its own pace. Returns their results in the order given.
 
     Args:
@@ -355,13 +355,13 @@ def gather(
     return results
 
 
-def with_budget(budget: Budget, thinking: Thinking[T]) -> Thinking[T]:
+def with_budget(budget: Budget, thinking: Procedure[T]) -> Procedure[T]:
     """Run `thinking` under `budget`. Refusals affect only `thinking`."""
     result: T = yield WithBudget(budget, thinking)
     return result
 
 
-def with_timeout(seconds: float, thinking: Thinking[T], *, slots: Slots | None = None) -> Thinking[T]:
+def with_timeout(seconds: float, thinking: Procedure[T], *, slots: Slots | None = None) -> Procedure[T]:
     """Run `thinking` with at most `seconds` for each call, in place of the lab's limit.
 
     The time is counted from when the call is sent; waiting in a queue or for a slot does not count. A call
@@ -377,8 +377,8 @@ def with_timeout(seconds: float, thinking: Thinking[T], *, slots: Slots | None =
 
 
 def map_steps(
-    edit: Callable[[Any], Any], thinking: Thinking[T], of: type[Any] | tuple[type[Any], ...] = Call
-) -> Thinking[T]:
+    edit: Callable[[Any], Any], thinking: Procedure[T], of: type[Any] | tuple[type[Any], ...] = Call
+) -> Procedure[T]:
     """Run `thinking` with `edit` applied to each of its steps, including those of its branches.
 
     This is how one strategy wraps another.
@@ -397,7 +397,7 @@ class Interceptor(Protocol):
     def of(self) -> type[Any] | tuple[type[Any], ...]:
         """The types of steps that it handles, never `Gather`. Other steps pass through unchanged."""
 
-    def carry_out(self, step: Any) -> Thinking[Any]:
+    def carry_out(self, step: Any) -> Procedure[Any]:
         """Yield `step`, or other steps in its place. Returns what the strategy receives."""
 
     def fork(self) -> Self:
@@ -411,7 +411,7 @@ class _Editor(NamedTuple):
     edit: Callable[[Any], Any]
     of: type[Any] | tuple[type[Any], ...]
 
-    def carry_out(self, step: Any) -> Thinking[Any]:
+    def carry_out(self, step: Any) -> Procedure[Any]:
         edited = self.edit(step)
         return step if edited is None else (yield edited)
 
@@ -422,7 +422,7 @@ class _Editor(NamedTuple):
         """Do nothing: this interceptor has no state."""
 
 
-def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Thinking[T]:
+def intercept(interceptor: Interceptor, thinking: Procedure[T], calls: int) -> Procedure[T]:
     """Run `thinking`, branches included. `interceptor` handles the steps of the types `interceptor.of`.
 
     Args:
@@ -455,7 +455,7 @@ def intercept(interceptor: Interceptor, thinking: Thinking[T], calls: int) -> Th
                 value = (yield from interceptor.carry_out(step)) if isinstance(step, of) else (yield step)
 
 
-def resample(number: int, thinking: Thinking[T]) -> Thinking[T]:
+def resample(number: int, thinking: Procedure[T]) -> Procedure[T]:
     """Run `thinking` as attempt `number` of several, with its own replies and random numbers."""
 
     def numbered(step: Call | RandomNumbers) -> Call | RandomNumbers:

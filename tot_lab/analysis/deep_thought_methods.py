@@ -2,4 +2,4 @@
 
 
 class DeepThoughtMethods:
-    """Base of `DeepThought` with its report and its display."""
+    """Base of `DeepThought`. `views` attaches `report`, `report_html` and the display in a notebook to it."""
