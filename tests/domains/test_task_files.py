@@ -316,6 +316,19 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
         tl.tasks(tmp_path / "d.parquet")
 
 
+def test_answers_that_are_not_used_are_one_warning_that_says_what_to_pass(tmp_path):
+    file, rows = tmp_path / "a.jsonl", [{"question": f"What is {k} + 1?", "answer": k + 1} for k in range(3)]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    where = "a.jsonl line 1 and 2 more: 'answer' is not used, so the task is not graded. Pass .* grade="
+    with pytest.warns(UserWarning, match=where) as warned:
+        tasks = tl.tasks(file)
+    assert len(warned) == 1
+    assert [task.reference for task in tasks] == [None] * 3
+    tl.tasks(file, answer="answer", grade="number")
+    tl.tasks([{"answer": row["question"]} for row in rows], question="answer")
+    tl.tasks(rows, id="answer")
+
+
 def test_a_question_that_stands_twice_is_named_with_both_lines(tmp_path):
     path = tmp_path / "p.jsonl"
     path.write_text('{"q": "2+2?", "a": 4}\n\n{"q": "3+3?", "a": 6}\n{"q": "2+2?", "a": 5}\n')

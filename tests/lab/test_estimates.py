@@ -142,6 +142,50 @@ def test_a_pilot_shows_its_own_runs(tmp_path, capsys):
     wait(lab_of(Priced(), tmp_path).estimate_sweep(tl.OneAnswer(max_tokens=5), TASKS, pilot=2))
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(" · ")[0] for line in lines] == [
-        "sweep sweep: 1 of 2 runs (50%)",
-        "sweep sweep: 2 of 2 runs (100%)",
+        "sweep: 1 of 2 runs (50%)",
+        "sweep: 2 of 2 runs (100%)",
     ]
+
+
+class Unpriced(Priced):
+    """Its price is unknown."""
+
+    kind = "test_estimates.unpriced"
+
+    def need(self, calls):
+        return super().need(calls)._replace(usd=None, price=None)
+
+
+def test_without_a_price_nothing_is_sent_under_a_limit_and_nothing_counts_as_sent(tmp_path):
+    model = Unpriced()
+    lab = lab_of(model, tmp_path, spend=0.5)
+    strategy = tl.ChainOfThought(max_tokens=50)
+    estimate = wait(lab.estimate_sweep(strategy, TASKS))
+    assert (estimate.unpriced, estimate.cost.bound) == (("priced",), None)
+    assert "no call to priced will be sent: spend= needs a price. Set price= of the model" in str(estimate)
+    assert "$" not in str(estimate)
+    one = wait(lab.estimate(strategy, TASK))
+    assert (one.unpriced, one.sent.cost) == (("priced",), None)
+    sweep = wait(lab.sweep(strategy, TASKS))
+    assert not model.calls
+    assert sweep.counts == (0, 0, 0, 0)
+    assert "0 calls asked, 0 distinct, 0 sent to the model, 0 saved" in str(sweep)
+    assert sweep.df().calls.sum() == 0
+    assert "the price of priced is unknown, so spend= cannot be enforced" in str(sweep)
+    free = lab_of(model, tmp_path)
+    assert wait(free.estimate_sweep(strategy, TASKS)).unpriced == ()
+    assert wait(free.sweep(strategy, TASKS)).counts.paid == len(model.calls) == len(TASKS)
+
+
+def test_an_estimate_names_the_settings_that_would_bound_the_tokens(tmp_path):
+    server = tl.OpenAICompatible(model="m", base_url="http://127.0.0.1:9/v1", price=(1.0, 1.0))
+    text = str(wait(lab_of(server, tmp_path).estimate_sweep(SEARCH, TASKS)))
+    assert "Set context_window= of the model and max_tokens= of the strategies" in text
+    whole = server.configured(context_window=4000)
+    assert "Set" not in str(wait(lab_of(whole, tmp_path).estimate_sweep(SEARCH, TASKS)))
+
+
+def test_an_estimate_says_how_many_more_calls_the_cache_answers_if_there_are_any(tmp_path):
+    assert "cache" not in str(wait(lab_of(Priced(), tmp_path).estimate_sweep(SEARCH, TASKS)))
+    wait(lab_of(Priced(), tmp_path, runs=None).sweep(SEARCH, TASKS[:1]))
+    assert "the cache answers at least" in str(wait(lab_of(Priced(), tmp_path).estimate_sweep(SEARCH, TASKS)))

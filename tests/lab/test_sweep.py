@@ -423,7 +423,7 @@ def test_an_estimate_says_what_is_left_and_invents_no_price(tmp_path):
     assert half.flops == (None,) * 4
     done = wait(lab.estimate_sweep(GRID, TASKS[:1]))
     assert done[:3] == (4, 4, 0)
-    assert {*done[5:]} == {(0.0, 0.0, 0.0, 0.0)}
+    assert {*done[6:]} == {(0.0, 0.0, 0.0, 0.0)}
     fresh = tl.Lab(scripted(), runs=None, cache=tmp_path / "fresh")
     capped = wait(fresh.estimate_sweep(GRID, TASKS, budget=tl.Budget(calls=2)))
     assert (capped.calls.bound, capped.cost.bound) == (16, 16)
@@ -544,6 +544,42 @@ def test_the_printed_rates_have_their_intervals():
     (rate,) = tl.stats.success_rates(sweep).itertuples()
     assert f"{rate.rate:.1%}   {rate.low:.1%} – {rate.high:.1%}" in repr(sweep)
     assert f"<td>{rate.low:.1%} – {rate.high:.1%}</td>" in sweep._repr_html_()
+
+
+def test_a_sweep_without_any_grade_says_so_below_its_table():
+    lab = tl.Lab(Scripted(), runs=None)
+    text = "! no run is graded: the tasks have no answer to compare with. Pass answer= and grade="
+    nothing = swept(lab, tl.OneAnswer(), [tl.general("How many?"), tl.general("How few?")])
+    assert repr(nothing).splitlines()[-1] == text
+    assert text in nothing._repr_html_()
+    assert "no run is graded" not in repr(swept(lab, tl.OneAnswer(), [tl.general("How many?"), TASKS[0]]))
+    assert "no run is graded" not in repr(swept(lab, Buggy(), tl.general("How many?"))), "they failed"
+
+
+@pytest.mark.parametrize(
+    ("errors", "line"),
+    [
+        (["CacheMiss: a.", "CacheMiss: b.", "CacheMiss: a."], "all like the first: CacheMiss: a."),
+        (["CacheMiss: a.", "KeyError: 'a'", "CacheMiss: b."], "2 of them like the first: CacheMiss: a."),
+        (["KeyError: 'a'", "CacheMiss: a.", "CacheMiss: b."], "1 of them with: KeyError: 'a'"),
+        (["KeyError: 'a'"] * 3, "all with: KeyError: 'a'"),
+        (["refused: $1 was left", "refused. Nothing was left", "timeout"], "2 of them like the first: refu"),
+    ],
+)
+def test_errors_of_one_kind_are_counted_together(errors, line):
+    sweep = swept(tl.Lab(Scripted(), runs=None), tl.OneAnswer(), TASKS[0], len(errors))
+    for cell, error in zip(sweep.cells, errors, strict=True):
+        sweep.rows[cell.run_id] = msgspec.structs.replace(sweep.rows[cell.run_id], error=error)
+    assert f"! 3 of 3 runs failed, without a grade, {line}" in repr(sweep)
+
+
+def test_the_table_has_the_ids_of_the_tasks_if_there_are_any():
+    lab = tl.Lab(Scripted(), runs=None)
+    assert "task_id" not in swept(lab, tl.OneAnswer(), TASKS).df()
+    named = TASKS[0].model_copy(update={"id": "p07"})
+    frame = swept(lab, [tl.OneAnswer(), tl.ChainOfThought()], [TASKS[1], named]).df()
+    assert frame.task_id.dtype == "string"
+    assert frame.task_id.fillna("none").tolist() == ["none", "p07"] * 2
 
 
 def test_averages_over_runs_that_a_budget_ended_say_so():
@@ -835,7 +871,7 @@ def test_a_sweep_whose_stderr_is_a_pipe_prints_lines(tmp_path):
     """Nothing here depends on how fast it is: no run can finish before lines without one were read."""
     gate = tmp_path / "gate"
     line = re.compile(
-        r"sweep ducks: (\d+) of 20 runs \((\d+)%\) · elapsed \d+:\d\d · left (unknown|\d+:\d\d) · paid \$0\n"
+        r"ducks: (\d+) of 20 runs \((\d+)%\) · elapsed \d+:\d\d · left (unknown|\d+:\d\d) · paid \$0\n"
     )
     command = [sys.executable, "-c", IN_A_PIPE, str(gate)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",

@@ -268,7 +268,7 @@ def test_samples_that_travel_together_are_made_as_far_as_the_money_goes():
         )
         assert [reply.error for (reply,) in replies] == [None] * 3 + ["budget:spend"] * 3
         assert [observer.names for observer in observers] == [[]] * 3 + [["call.queued", "call.refused"]] * 3
-        assert observers[5].notes[1][1] == {"most": 1.0, "left": 0.5}
+        assert observers[5].notes[1][1] == {"most": 1.0, "left": 0.5, "cap": 3.5}
         assert [len(calls) for calls in end.requests] == [3]
         assert (spend_limiter.spent, spend_limiter.reserved) == (3.0, 0.0)
 

@@ -220,7 +220,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
       `search.exploration`; `answer_setting` if this table has another column `answer`): Int64, Float64,
       boolean or category. NA if a strategy has no such setting or its value is `None`
     - domain: string; task: category, the question, shortened to 60 characters (`sweep.tasks[task]` is the
-      task with its whole `question` and its `id`); task_number: Int64, from 0; repeat: Int64
+      task with its whole `question`); task_id: string, the ids of the tasks, NA if one has none; no column if
+      none has; task_number: Int64, from 0; repeat: Int64
     - correct: boolean, NA without ground truth; score: Float64, the grade of the answer, 0 to 1
     - any_of_kept: boolean, whether any of the answers that the search kept is correct. NA for runs that kept
       only one answer; no column if every run kept only one
@@ -260,6 +261,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     settings, tasks = list(sweep.settings), list(sweep.tasks)
     domains = [task.domain.kind for _, task in parts]
     kinds = [strategy.kind for strategy, _ in parts]
+    ids = [task.id or None for _, task in parts]
     columns: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
         "setting": (tuple(settings), [settings[cell.setting] for cell in cells]),
         "strategy": ("string", kinds),
@@ -267,6 +269,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     fixed: dict[str, tuple[str | tuple[str, ...], list[Any]]] = {
         "domain": ("string", domains),
         "task": (tuple(tasks), [tasks[cell.task] for cell in cells]),
+        **({"task_id": ("string", ids)} if any(ids) else {}),
         "task_number": ("Int64", [cell.task for cell in cells]),
         **each(cells, repeat="Int64"),
         **each(rows, correct="boolean"),
@@ -410,15 +413,22 @@ def _doubts(sweep: Sweep) -> Iterator[str]:
 
 
 def _failures(sweep: Sweep) -> str:
-    """Return how many runs failed, with the first error and how many runs have this error, else ""."""
+    """Return how many runs failed, with the first error and how many have its text or its kind, else ""."""
     rows = (sweep.rows.get(cell.run_id) for cell in sweep.cells)
     errors = [row.error for row in rows if row is not None and row.error is not None]
     if not errors:
         return ""
-    shared = errors.count(errors[0])
-    whose = "" if len(errors) == 1 else f", {'all' if shared == len(errors) else f'{shared:,} of them'} with"
+    alike = sum(_kind(error) == _kind(errors[0]) for error in errors)
+    which = "all" if alike == len(errors) else f"{alike:,} of them"
+    how = "with" if errors.count(errors[0]) == alike else "like the first"
+    whose = "" if len(errors) == 1 else f", {which} {how}"
     runs = f"{len(errors):,} of {len(sweep.rows):,} runs failed, without a grade"
     return f"{runs}{whose}: {_one_line(errors[0])}"
+
+
+def _kind(error: str) -> str:
+    """Return the type of an exception, or what a message says before its details."""
+    return re.split(r": |\. ", error, maxsplit=1)[0]
 
 
 def _unequal_checks(sweep: Sweep) -> str:
@@ -449,11 +459,19 @@ def _graded(sweep: Sweep) -> int:
 
 
 def _ungraded(sweep: Sweep) -> str:
-    """Return how many runs are not graded although their tasks have answers, and the reason, else ""."""
+    """Return how many runs are not graded although their tasks have answers, and the reason, or that no run
+    is graded, else "".
+    """
     reasons = [task.domain.why_ungraded(task) for task in sweep.tasks.values()]
     rows = ((sweep.rows.get(cell.run_id), reasons[cell.task]) for cell in sweep.cells)
-    found = [why for row, why in rows if why and row is not None and row.error is None]
-    return f"{len(found):,} of {len(sweep.rows):,} runs are ungraded: {found[0]}" if found else ""
+    ended = [why for row, why in rows if row is not None and row.error is None]
+    if found := [why for why in ended if why]:
+        return f"{len(found):,} of {len(sweep.rows):,} runs are ungraded: {found[0]}"
+    if not ended or _graded(sweep):
+        return ""
+    if any(task.reference is not None for task in sweep.tasks.values()):
+        return "no run is graded"
+    return "no run is graded: the tasks have no answer to compare with. Pass answer= and grade="
 
 
 def _unpriced(sweep: Sweep) -> str:

@@ -172,7 +172,8 @@ class Reply(
             `logprobs`.
         confidences: -100 × the mean log-probability of the alternatives of each token, rounded. Stored in
             place of the alternatives.
-        sent: Whether the call was sent. `False` if it failed at once for lack of a key or a server.
+        sent: Whether the call was sent. `False` if it failed at once for lack of a key, of a server, or of a
+            price under a limit on spending.
     """
 
     text: str = ""

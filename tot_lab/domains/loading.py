@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +47,8 @@ def tasks(
             format of an installed package. `None` makes `general` tasks of the fields that the other
             arguments name.
         question: Field with the question.
-        answer: Field with the reference answer. `None` means that the rows have no answers. A row whose field
-            is empty, null or NaN has no answer and is not graded, with a warning.
+        answer: Field with the reference answer. `None`: the rows have no answers, with a warning if they have
+            a field `answer`. A row whose field is empty, null or NaN is not graded, with a warning.
         grade: How answers are compared with the reference (see `General.grading`). It requires `answer`.
         id: Field with the task's id. `None` numbers the rows from 1.
         seed: For `gym:FAMILY`: the same seed generates the same tasks, 0 by default. Many families use
@@ -108,6 +108,9 @@ def tasks(
             made.append(task if task.id else task.model_copy(update={"id": str(number)}))
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
+        if format is None and answer is None and "answer" in row.keys() - {question, id}:
+            unused = "'answer' is not used, so the task is not graded. Pass answer='answer' and grade=."
+            doubtful.setdefault(unused, []).append(where)
         if answer is not None and task.reference is None:
             doubtful.setdefault(f"{answer!r} is empty, so the task is not graded.", []).append(where)
         if grade in ("exact", "math") and _GSM8K.search(str(task.reference)):
@@ -117,10 +120,15 @@ def tasks(
             doubtful.setdefault("both rows are tasks.", []).append(f"{where} repeats the question of {first}")
     if not made:
         raise ValueError(f"{source if isinstance(source, str | Path) else 'source'} has no rows.")
+    _warn_of(doubtful)
+    return made
+
+
+def _warn_of(doubtful: Mapping[str, Sequence[str]]) -> None:
+    """Warn of what is wrong with rows, whose places are given."""
     for what, places in doubtful.items():
         more = f" and {len(places) - 1:,} more" if len(places) > 1 else ""
-        warnings.warn(f"{places[0]}{more}: {what}", UserWarning, stacklevel=3)  # skips `with_example`
-    return made
+        warnings.warn(f"{places[0]}{more}: {what}", UserWarning, stacklevel=4)  # skips `with_example`
 
 
 _GSM8K = re.compile(r"^#### ?[-$\d.,]+\s*\Z", re.MULTILINE)

@@ -37,13 +37,11 @@ class Batch(Flight):
 
     def note(self, name: str, **data: Any) -> None:
         """Forward the note to the observers of all calls, or of the calls in `only`."""
+        self.state = name
         only = data.pop("only", None)
-        if only is None:
-            super().note(name, **data)
-            return
-        noted = {id(call) for call in only}
+        noted = None if only is None else {id(call) for call in only}
         for call, observer in self.calls:
-            if id(call) in noted and observer in self.observers:
+            if (noted is None or id(call) in noted) and observer in self.observers:
                 observer.note(name, **data)
 
     def send(self, inner: Backend) -> None:

@@ -49,7 +49,8 @@ class Check(NamedTuple):
         logprobs: Whether log-probabilities are returned.
         n: Whether one request can return several samples.
         slots: Calls that the server answers at the same time: as reported, or else as estimated with 4 test
-            calls. A server that answered all 4 at the same time may have more slots.
+            calls.
+        more_slots: Whether the server may have more slots, since it answered all test calls at the same time.
         tokens_per_second: Output tokens per second of one call alone.
         prompt_cache: Whether the server reported that it reused the beginning of a prompt. `None` also if the
             test prompts were too short for its cache.
@@ -68,6 +69,7 @@ class Check(NamedTuple):
     logprobs: bool | None = None
     n: bool | None = None
     slots: int | None = None
+    more_slots: bool = False
     tokens_per_second: float | None = None
     prompt_cache: bool | None = None
     prefill_tokens_per_second: float | None = None
@@ -83,7 +85,7 @@ class Check(NamedTuple):
             "schema output": _word(self.schema),
             "log-probabilities": _word(self.logprobs),
             "n": _word(self.n),
-            "slots in parallel": _word(self.slots),
+            "slots in parallel": f"at least {self.slots}" if self.more_slots else _word(self.slots),
             "tokens/s": _word(speed and f"{speed:.1f}"),
             "prompt cache": _word(self.prompt_cache),
             "prompt tokens/s": _word(prefill and f"{prefill:.1f}"),
@@ -171,6 +173,7 @@ async def check(endpoint: Endpoint) -> Check:
         problems.append("the price is unknown: costs are not counted, and a limit on USD cannot be enforced")
     return found._replace(
         slots=slots,
+        more_slots=facts.slots is None and slots == AT_ONCE,
         tokens_per_second=speed,
         prompt_cache=True if notes.cached else None,
         prefill_tokens_per_second=median(notes.prefill) if notes.prefill else None,
@@ -208,6 +211,9 @@ def _explain(endpoint: Endpoint, error: BaseException, facts: ServerFacts) -> st
             f"{why}: {there} slow or busy. Wait until the model is loaded and other work on the server is "
             f"done, then check again. A lab waits timeout= seconds for a call"
         )
+    if error.connection_failed and facts.models:
+        trial = "chat completion" if endpoint.generates else "call"
+        return f"the server lists its models, but the trial {trial} failed: {why}. See the server's log"
     if error.connection_failed:
         return f"{why}. Start the server, or correct its address ({endpoint.address})"
     if error.status is None and error.unreadable:

@@ -1,8 +1,9 @@
 """Single flight: equal calls in flight share one request.
 
 A request continues as long as a call waits for its reply. If one call is cancelled, the others still get the
-reply; if all are, the request is cancelled. Only the first call that still waits is charged for the request.
-A request that has to queue has the position of the earliest run among its calls.
+reply; if all are, the request is cancelled. Only the first call that still waits is charged for the request,
+and only its journal states what the request may have cost so far. What the journals of calls that have left
+state is not charged again. A request that has to queue has the position of the earliest run among its calls.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Flight:
             when no call waits for any of them.
         outcome: The replies or the exception. `None` until the request has ended.
         state: Name of the latest note, "" before the first.
+        stated: The most USD that the request can have cost, as the journal of the first call states it.
+        stated_before: The same amounts of calls that have left.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -37,6 +40,8 @@ class Flight:
         self.turns: list[asyncio.Future[None]] = []
         self.paid: float | None = None
         self.state = ""
+        self.stated = 0.0
+        self.stated_before = 0.0
         self.run_number = RUN_NUMBER.get()
 
     def start(self, inner: Backend, calls: Sequence[Call]) -> None:
@@ -81,9 +86,15 @@ class Flight:
 
     def leave(self, observers: Sequence[CallObserver], *reason: Any) -> None:
         """Remove `observers`. If none is left in the flights of the task, cancel it with `reason`."""
-        self.observers = [observer for observer in self.observers if observer not in observers]
+        self.remove(observers)
         if self.task is not None and not any(one.observers for one in (self, *self.fellows)):
             self.task.cancel(*reason)
+
+    def remove(self, observers: Sequence[CallObserver]) -> None:
+        """Remove `observers`. The first that is left is charged for what the request costs from now on."""
+        if self.observers and self.observers[0] in observers:
+            self.stated_before, self.stated = self.stated_before + self.stated, 0.0
+        self.observers = [observer for observer in self.observers if observer not in observers]
 
     @property
     def ended(self) -> bool:
@@ -98,6 +109,11 @@ class Flight:
         return self.outcome
 
     @property
+    def due(self) -> float | None:
+        """USD to charge the first call that waits. `None` if the amount is not known."""
+        return None if self.paid is None else max(self.paid - self.stated_before, 0.0)
+
+    @property
     def open(self) -> bool:
         """Whether a call can join: the request is of the running event loop, and a call waits for it."""
         return bool(self.observers) and self.loop is asyncio.get_running_loop()
@@ -108,10 +124,16 @@ class Flight:
         return any(observer.watched for observer in self.observers)
 
     def note(self, name: str, **data: Any) -> None:
-        """Forward the note to every call."""
+        """Forward the note to every call, but `paid` only to the first."""
         self.state = name
+        paid = data.pop("paid", None)
         for observer in self.observers:
-            observer.note(name, **data)
+            if paid is None:
+                observer.note(name, **data)
+            else:
+                self.stated = max(paid - self.stated_before, 0.0)
+                observer.note(name, **data, paid=self.stated)
+                paid = None
 
     def partial(self, text: str) -> None:
         """Forward the partial text to every call."""
@@ -161,7 +183,7 @@ class SingleFlight:
             flight.add(observer)
             await flight.end(observer)
             replies = flight.replies()
-            observer.paid = flight.paid if flight.observers[0] is observer else 0.0
+            observer.paid = flight.due if flight.observers[0] is observer else 0.0
             return replies
         finally:
             if flight.ended or not flight.observers:
@@ -187,10 +209,10 @@ class SingleFlight:
             key, observer = flights[flight]
             self._forget(key, flight)
             if observer not in asked:  # its call waits no longer, and the next call is charged
-                flight.observers = [one for one in flight.observers if one is not observer]
+                flight.remove([observer])
             flight.land([] if reply is None else [reply])
             if observer in asked:
-                observer.paid = flight.paid
+                observer.paid = flight.due
                 give(observer, reply)
 
         async def carry_out() -> None:

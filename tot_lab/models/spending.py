@@ -66,6 +66,11 @@ class SpendLimiter:
         """USD reserved for requests in flight."""
         return math.fsum(hold.most for hold in self._held)
 
+    def refusal(self, most: float) -> dict[str, float | None]:
+        """Return the data of a note about a refused request, which can cost up to `most` USD."""
+        left = None if self.cap is None else self.cap - self.total
+        return {"most": most, "left": left, "cap": self.cap}
+
     async def reserve(self, most: float, observer: CallObserver) -> Hold | None:
         """Reserve `most` USD, if need be after other reservations end. `None` if too little is left."""
         hold = Hold(most, loop := asyncio.get_running_loop())
@@ -129,13 +134,14 @@ class Spending:
             while sent and hold is None:
                 price = self.endpoint.need(calls[:sent]).usd
                 if price is None:
+                    observer.note("call.not_sent")
                     why = f"the price of {self.endpoint.name} is unknown, so spend= cannot be enforced"
-                    return [Reply(error=f"{why}. Set price= of the model.") for _ in calls]
+                    return [Reply(error=f"{why}. Set price= of the model.", sent=False) for _ in calls]
                 most = price
                 hold = await limiter.reserve(most, observer)
                 sent -= hold is None
             if hold is None:
-                observer.note("call.refused", most=most, left=limiter.cap - limiter.total)
+                observer.note("call.refused", **limiter.refusal(most))
                 return [Reply(error=REFUSED) for _ in calls]
             calls, later = calls[:sent], calls[sent:]
             if later:
@@ -264,7 +270,7 @@ class Costed:
         """Return the reply to `call`, or one with the error `budget:spend`."""
         cap = self.spend_limiter.cap
         if cap is not None and self.dearest and self.spend_limiter.total + self.dearest > cap:
-            observer.note("call.refused", most=self.dearest, left=cap - self.spend_limiter.total)
+            observer.note("call.refused", **self.spend_limiter.refusal(self.dearest))
             return Reply(error=REFUSED)
         reply = await self.inner.reply(call, observer)
         if reply.cost:

@@ -317,10 +317,9 @@ class Run(RunMethods):
                 if isinstance(line.e, Note) and line.e.name == "call.refused"
             )
             found = next((data for data in noted if {"most", "left"} <= data.keys()), None)
-            why = found and f": it can cost up to {money(found['most'])}, and {money(found['left'])} was left"
             return (
-                f"the lab's spending limit refused a call{why or ''}. A lower max_tokens reserves less; "
-                "with a higher limit, lab.resume finishes the run"
+                f"the lab's spending limit refused a call{_refusal(found)}. A lower max_tokens reserves "
+                "less. With a higher spend=, the same lab.sweep(…) continues, or lab.resume finishes one run"
             )
         if self._ended is None or self.error is not None:
             return self.error
@@ -675,6 +674,17 @@ def _line_of(lines: Sequence[Line]) -> str:
 def selected_strategies(run: Run) -> dict[str, str]:
     """The strategies that `tl.Adaptive` selected, by the id of the thought at which each began."""
     return selected_in(run.events)
+
+
+def _refusal(found: dict[str, Any] | None) -> str:
+    """Return what a note about a refused call states: its maximum cost, and what was left of the limit."""
+    if found is None:
+        return ""
+    left, cap = found["left"], found.get("cap")
+    if round(left, 9) > 0:
+        return f": it can cost up to {money(found['most'])}, and {money(left)} was left"
+    of = "" if cap is None else f" of {money(cap)}: up to {money(cap - left)} may already have been paid"
+    return f". Nothing was left{of}. Interrupted calls count as the most that they can cost"
 
 
 def usage_of(lines: Sequence[Line]) -> Usage:

@@ -350,7 +350,7 @@ class Driver:
                 self.receive(pending, Reply(error=error))
         elif name == "call.sent":
             self.clock.start(pending)
-        if self.recorder.watchers:
+        if self.recorder.watchers or "paid" in data:  # a killed run must have it on disk
             self.wake()  # otherwise it is written with the next reply or tick
 
     # Deadlines.

@@ -62,12 +62,14 @@ class Estimate(NamedTuple):
             something that it depends on is not known: for tokens the model's context window and its longest
             reply, for the cost also the model's price. Failed tries that a provider charges for are not
             included.
+        unpriced: Models of unknown price, if the lab has a limit on spending. No call to them will be sent.
     """
 
     calls: int | None
     cached: int
     whole: bool
     sent: Amounts = Amounts()
+    unpriced: tuple[str, ...] = ()
 
 
 NOT_MADE = "budget:calls"
@@ -110,6 +112,8 @@ class Bounds:
         self._seen: list[Amounts] = []
         self._limits: list[int | None] = []
         """`max_tokens` of the calls that were seen."""
+        self.unpriced: set[str] = set()
+        """Models that may be called and whose price is unknown."""
 
     async def see(self, call: Call) -> None:
         """Count a call that is certain to be sent."""
@@ -139,6 +143,8 @@ class Bounds:
             return Amounts(1)
         await self._gateway.ready(call.model)
         need = model.need((call,))
+        if need.usd is None:
+            self.unpriced.add(model.name)
         if need.prompt is None:  # `tokens` bounds prompt and reply together
             return Amounts(1, need.tokens, need.tokens, need.usd)
         output = need.tokens - need.prompt if need.bounded else None

@@ -8,7 +8,7 @@ cancellation. Labs, streams, sweeps and workers all use these two classes.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -279,12 +279,15 @@ class Runner:
             await bounds.see(call)
         calls = strategy.max_calls(task)
         sent = await bounds.of_run(calls, cached, budget)
-        return Estimate(calls, cached, unknown == 0, self.within_spend(sent))
+        unpriced = () if self.gateway.spend_limiter.cap is None else tuple(sorted(bounds.unpriced))
+        return Estimate(calls, cached, unknown == 0, self.within_spend(sent, unpriced), unpriced)
 
-    def within_spend(self, most: Amounts) -> Amounts:
-        """Return `most` with the cost limited to what is left of `spend`."""
+    def within_spend(self, most: Amounts, unpriced: Collection[str] = ()) -> Amounts:
+        """Return `most` with the cost limited to what is left of `spend`, which cannot be enforced for models
+        that are `unpriced`.
+        """
         cap = self.gateway.spend_limiter.cap
-        if cap is None:
+        if cap is None or unpriced:
             return most
         left = max(cap - self.spent, 0.0)
         return most._replace(cost=left if most.cost is None else min(most.cost, left))

@@ -265,7 +265,7 @@ def test_the_script_of_the_cluster_page_ends_cleanly(tmp_path):
     command = [sys.executable, "script.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.startswith("Sweep: 16 of 16 runs")
-    assert all(line.startswith("sweep sweep: ") for line in done.stderr.splitlines()), done.stderr
+    assert all(line.startswith("sweep: ") for line in done.stderr.splitlines()), done.stderr
 
 
 def block_with(words: str) -> str:

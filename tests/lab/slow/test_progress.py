@@ -37,7 +37,7 @@ async def answer(call):
 
 def lines_of(capsys, runs):
     wait(tl.Lab(answer, runs=None).sweep({"a": tl.OneAnswer()}, TASKS[:runs], name="s"))
-    return [line.split()[2] for line in capsys.readouterr().err.splitlines()]
+    return [line.split()[1] for line in capsys.readouterr().err.splitlines()]
 
 
 @pytest.mark.parametrize(("runs", "most"), [(1, 1), (3, 3), (40, 10)])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support import TASK, llama_server, needs_smollm2, wait, weights
-from support.providers import Asked, Fault, Providers, Raw, Said
+from support.providers import Asked, Closed, Fault, Providers, Raw, Said
 
 import tot_lab as tl
 from tot_lab.models import checking
@@ -54,6 +54,7 @@ def test_a_server_that_can_do_all():
         logprobs=True,
         n=True,
         slots=4,
+        more_slots=True,
     )
     assert 0 < found.tokens_per_second <= 32 / 0.3
     assert "32768 tokens" in repr(found)
@@ -101,7 +102,7 @@ def test_calls_that_were_late_once_are_chance():
 
     with Providers(busy_once) as server:
         found = checked(server, "hosted_vllm/org/m", "openai", price=(0, 0))
-    assert found.slots == 4
+    assert "slots in parallel  at least 4\n" in repr(found)
     assert len(stories) == len(set(stories)) == 10  # two alone, four twice
 
 
@@ -111,6 +112,7 @@ def test_what_a_server_says_of_its_slots_is_believed():
         server.pages["/props"] = {"total_slots": 3, "default_generation_settings": {"n_ctx": 2048}}
         found = checked(server, "openai/local", "openai", context_window=4096)
     assert (found.slots, found.concurrency, found.context_window) == (3, 3, 2048)
+    assert "slots in parallel  3\n" in repr(found)
     said = "\n".join(found.problems)
     assert "context_window is set to 4096, but the server has 2048" in said
     assert "weights.gguf" in said
@@ -162,6 +164,17 @@ def test_nobody_there():
     assert problem.startswith("no answer from http://127.0.0.1:9/v1: ")
     assert problem.endswith("Start the server, or correct its address (http://127.0.0.1:9/v1)")
     assert "unknown" in repr(found)
+
+
+def test_a_server_that_lists_its_models_and_drops_the_trial_call():
+    with Providers(Closed()) as server:
+        server.pages["/v1/models"] = models("m")
+        found = wait(check(tl.OpenAICompatible(model="m", base_url=server.base("openai"))))
+    assert (found.reachable, found.model_there) == (True, None)
+    (problem,) = found.problems
+    assert problem.startswith("the server lists its models, but the trial chat completion failed: ")
+    assert problem.endswith(". See the server's log")
+    assert "Start the server" not in problem
 
 
 @pytest.mark.parametrize("lists_models", [True, False])

@@ -60,6 +60,7 @@ class SweepEstimate(NamedTuple):
         cached: Calls of the other runs that the cache answers, as far as the searches can be followed.
         sample: Tasks on which the expectation is based: those with a repeat that is finished in all settings.
         unbounded: Settings whose number of calls has no bound.
+        unpriced: Models of unknown price, if the lab has a limit on spending. No call to them will be sent.
         calls: Model calls.
         input_tokens: Tokens of prompts.
         output_tokens: Tokens of replies, thinking included.
@@ -72,6 +73,7 @@ class SweepEstimate(NamedTuple):
     cached: int
     sample: int
     unbounded: tuple[str, ...]
+    unpriced: tuple[str, ...]
     calls: Forecast
     input_tokens: Forecast
     output_tokens: Forecast
@@ -94,7 +96,7 @@ class SweepEstimate(NamedTuple):
                 *table,
                 *([based] if self.sample else []),
                 *self._unknown(),
-                f"already in the cache: at least {self.cached:,} further calls",
+                *([f"the cache answers at least {self.cached:,} more"] if self.cached else []),
             ]
         )
 
@@ -102,6 +104,9 @@ class SweepEstimate(NamedTuple):
         """Yield texts about the unknown bounds: why they are unknown, and which setting would make them
         known.
         """
+        if self.unpriced:
+            names = ", ".join(self.unpriced)
+            yield f"no call to {names} will be sent: spend= needs a price. Set price= of the model"
         if self.unbounded:
             or_pilot = "" if self.sample else ", or pilot=2 for an expectation"
             yield (
@@ -109,8 +114,11 @@ class SweepEstimate(NamedTuple):
                 f"budget=tl.Budget(calls=…){or_pilot}"
             )
         elif None in (self.input_tokens.bound, self.output_tokens.bound):
-            yield "no bound on the tokens: the model's context window or its longest reply is unknown"
-        elif self.cost.bound is None:
+            yield (
+                "no bound on the tokens: the model's context window or its longest reply is unknown. Set "
+                "context_window= of the model and max_tokens= of the strategies"
+            )
+        elif self.cost.bound is None and not self.unpriced:
             yield "no bound on the cost: the model has no known price"
 
 
@@ -146,7 +154,7 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
                     used[cell.setting] = _sent(sweep, run, seen)
         if len(used) == len(block):
             costs.setdefault(block[0].task, []).append(used)
-    cached, bounds, unbounded = 0, [], set[int]()
+    cached, bounds, unbounded, unpriced = 0, [], set[int](), set[str]()
     for cell in left:
         try:
             found = await sweep.runner.estimate(*sweep.part(cell), repeat=cell.repeat, budget=sweep.budget)
@@ -157,9 +165,10 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
         else:
             cached += found.cached
             bounds.append(found.sent)
+            unpriced.update(found.unpriced)
         if bounds[-1].calls is None:
             unbounded.add(cell.setting)
-    bound = sweep.runner.within_spend(total(bounds))
+    bound = sweep.runner.within_spend(total(bounds), unpriced)
     settings = Counter(cell.setting for cell in left)
     tasks = Counter(cell.task for cell in left)
     samples = [_if_all_were(blocks, settings) for blocks in costs.values()]
@@ -169,7 +178,8 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
     ]
     labels = tuple(label for k, label in enumerate(sweep.settings) if k in unbounded)
     finished = len(sweep.cells) - len(left)
-    return SweepEstimate(len(sweep.cells), finished, cached, len(costs), labels, *forecasts)
+    refused = tuple(sorted(unpriced))
+    return SweepEstimate(len(sweep.cells), finished, cached, len(costs), labels, refused, *forecasts)
 
 
 def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:

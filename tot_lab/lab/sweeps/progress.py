@@ -124,7 +124,7 @@ class _Lines:
         before = f", {sweep.found:,} of them from before" if sweep.found else ""
         left = _clock(seconds / max(made, 1) * (cells - done)) if known else "unknown"
         return (
-            f"sweep {sweep.name}: {done:,} of {cells:,} runs ({done / max(cells, 1):.0%}){before} · "
+            f"{sweep.name}: {done:,} of {cells:,} runs ({done / max(cells, 1):.0%}){before} · "
             f"elapsed {_clock(seconds)} · left {left} · paid {money(sweep.runner.spent - self.spent)}"
         )
 
