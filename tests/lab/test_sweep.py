@@ -487,7 +487,7 @@ def test_a_model_that_fails_half_the_time_costs_branches_not_the_sweep():
     frame = made.df()
     assert len(frame) == 16
     assert 0.25 < frame.failed_calls.sum() / frame.calls.sum() < 0.75
-    assert frame.error.notna().equals(frame.stop_reason == "error"), (
+    assert frame.error.notna().tolist() == (frame.stop_reason == "error").tolist(), (
         "where nothing was answered, and nowhere else"
     )
     assert frame.error.isna().any()

@@ -131,7 +131,7 @@ def test_meanings_are_the_docstrings_sentences():
     said = field_descriptions(tl.TreeOfThoughts)
     assert said["temperature"] == "Sampling temperature. `None` means the model's default."
     assert said["stop"] == "When the search ends."
-    assert field_descriptions(tl.Stop)["depth"] == "The most steps of a path."
+    assert field_descriptions(tl.Stop)["depth"] == "The most steps of a path below the root."
     assert field_descriptions(tl.Stop)["min_score"] == "A thought with a lower score is dropped."
     assert field_descriptions(tl.ReAct)["max_iterations"]
     assert list(said)[:SHOWN] == [
@@ -225,7 +225,7 @@ def test_mistakes_stand_beside_their_controls():
         form.value()
     assert sorted(mistake.value.fields) == ["propose.prompt", "search.width", "stop.depth"]
     assert prompt.error.startswith("the template must contain {problem}")
-    for text in ("must be at least 1", "must be at most 1000", prompt.error):
+    for text in ("must be at least 1", "must be at most 1000", "the template must contain {problem}"):
         assert text in said(form.box)
     control(form.box, "width").value = 1
     control(form.box, "depth").value = 4

@@ -730,7 +730,7 @@ def test_the_points_of_anytime_are_not_pooled_over_amounts():
     shown = tl.stats.anytime_performance([run(tl.SelfConsistency(attempts=n)) for n in (2, 4)], [1, 2, 4])
     assert len(plot_sweep(shown, "at", color="setting").data) == 2
     for x in ("setting", "calls"):
-        with pytest.raises(ValueError, match=r"in a figure x='at'"):
+        with pytest.raises(ValueError, match=r"or x='at' in a figure"):
             plot_sweep(shown, x)
 
 

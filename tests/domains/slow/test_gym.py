@@ -385,8 +385,8 @@ def test_a_composite_holds_tasks_of_its_families() -> None:
         ("gym:gcd", {"count": 1, "difficulty": {"min_value": 0}}, "min_value must be positive.*defaults: {"),
         ("gym:gcd", {"count": 1, "difficulty": {"min_value": float("nan")}}, "JSON values"),
         ("gym:gcd", {"count": 1, "difficulty": [1]}, "difficulty must be a dict"),
-        ("gym:gcd", {"count": 1, "answer": "a"}, "for files of questions"),
-        ([{"question": "1+1"}], {"count": 1}, "for generated tasks"),
+        ("gym:gcd", {"count": 1, "answer": "a"}, "question, answer, grade and id apply only to rows"),
+        ([{"question": "1+1"}], {"count": 1}, "count, seed and difficulty apply only to tasks such as"),
     ],
 )
 def test_a_wrong_request_says_what_exists(source: Any, given: dict[str, Any], why: str) -> None:

@@ -267,7 +267,7 @@ def test_a_busy_collector_is_asked_again(server):
         ((401, "text/plain", b"who are you?"), "HTTP 401 Unauthorized: who are you?"),
         ((413, "text/plain", b""), "HTTP 413"),
         ((302, "text/plain", b""), "HTTP 302"),
-        ((200, "text/html", b"<h1>Welcome</h1>"), "is a web page and no receiver"),
+        ((200, "text/html", b"<h1>Welcome</h1>"), "must be a receiver of OTLP: got an HTML page"),
         ((200, "application/x-protobuf", b"\xff\xff"), "the trace was not accepted: DecodeError"),
         ("rejected", "7 spans were rejected: too old"),
     ],

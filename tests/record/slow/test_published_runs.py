@@ -343,7 +343,7 @@ def test_no_model_call_of_a_log_can_be_taken_for_another_s(logs, name):
 def test_a_log_has_no_points_and_no_cost_and_says_what_it_lacks(small, log, unit):
     """Of its calls the evaluations are missing, so a count of what is there would be none of calls."""
     runs = small(log)
-    lacks = rf"run {runs[0].id} \(published ToT-.FS.*not made by a strategy.*its prompts.*calls"
+    lacks = rf"Run {runs[0].id} \(published ToT-.FS.*not made by a strategy.*Its prompts.*calls"
     for asked in (
         lambda: tl.stats.anytime_performance(runs, unit=unit),
         lambda: tl.stats.at_matched_cost(runs, 10, unit=unit),
