@@ -518,7 +518,7 @@ def test_what_has_no_cost_or_no_grade_is_on_no_frontier():
     df.loc[df["setting"] == "c", "calls"] = pandas.NA
     assert tl.stats.pareto_frontier(df)["frontier"].tolist() == [True, False, False]
     with pytest.raises(
-        ValueError, match=r"both a grade and a known 'calls': of 10 rows, 10 have a grade and 0"
+        ValueError, match=r"both a grade and a known 'calls': got 10 rows, 10 with a grade and 0"
     ):
         tl.stats.pareto_frontier(df[df["setting"] == "c"])
     with pytest.raises(ValueError, match="unit must be a numeric column of the table: got 'task'"):

@@ -191,7 +191,9 @@ def test_a_server_that_refuses_gets_as_much_as_it_takes(slots):
 
 @pytest.mark.slow
 def test_a_limit_that_refusals_keep_low_is_a_warning():
-    with pytest.warns(RuntimeWarning, match=r"^server refuses requests \(429\)\. For 10 s, at most [1-7] could"):
+    with pytest.warns(
+        RuntimeWarning, match=r"^server refuses requests \(429\)\. For 10 s, at most [1-7] could"
+    ):
         loaded(calls=400, clients=50, slots=3, refuses=True)
     loaded(calls=400, clients=50, slots=3)  # which is slow, and refuses nothing
     loaded(calls=30, clients=1, slots=1, refuses=True)  # nothing waits

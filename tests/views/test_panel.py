@@ -132,7 +132,7 @@ def test_meanings_are_the_docstrings_sentences():
     assert said["temperature"] == "Sampling temperature. `None` means the model's default."
     assert said["stop"] == "When the search ends."
     assert field_descriptions(tl.Stop)["depth"] == "The most steps of a path below the root."
-    assert field_descriptions(tl.Stop)["min_score"] == "A thought with a lower score is dropped."
+    assert field_descriptions(tl.Stop)["min_score"].startswith("A thought with a lower score is pruned.")
     assert field_descriptions(tl.ReAct)["max_iterations"]
     assert list(said)[:SHOWN] == [
         "propose", "evaluate", "search", "answer", "stop", "merge", "parallel", "budget",

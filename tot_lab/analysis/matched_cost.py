@@ -189,13 +189,16 @@ def pareto_frontier(
     shown[unit] = pandas.array(means, dtype="Float64")
     rates, costs = (shown[name].to_numpy("float64", na_value=float("nan")) for name in ("rate", unit))
     if not (rates == rates).any() or not (costs == costs).any():
-        why = "A published log says neither calls nor cost"
-        if unit in ("cost", "paid"):
-            why = f"Set price= of the model. {PRICED_LATER}"
+        is_log = unit not in ("cost", "paid") or not ("calls" in given and given["calls"].notna().any())
+        why = (
+            "A published log has neither calls nor cost"
+            if is_log
+            else f"Set price= of the model. {PRICED_LATER}"
+        )
         graded, priced = int(given["correct"].notna().sum()), int(amounts[unit].notna().sum())
         raise ValueError(
-            f"No setting has both a grade and a known {unit!r}: of {len(given):,} rows, {graded:,} have a "
-            f"grade and {priced:,} have {unit!r}. {why}."
+            f"No setting has both a grade and a known {unit!r}: got {len(given):,} rows, {graded:,} with a "
+            f"grade and {priced:,} with {unit!r}. {why}."
         )
     shown["frontier"] = [
         bool(rate == rate and cost == cost)
