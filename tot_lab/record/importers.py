@@ -181,7 +181,7 @@ def _load_folder(folder: Path) -> list[Run]:
 
 def _task_columns(head: bytes) -> list[str]:
     """Return the columns of a file of tasks. Empty if its first row does not look like a task."""
-    with suppress(ValueError):  # no JSON, or the row is longer than `head`
+    with suppress(ValueError, RecursionError):  # no JSON, nested too deeply, or a row longer than `head`
         row, _ = json.JSONDecoder().raw_decode(head.decode(errors="replace").lstrip("[ \n\r\t"))
         if isinstance(row, dict) and _OF_TASKS.intersection(row):
             return [*row][:5]
