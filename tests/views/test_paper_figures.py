@@ -5,6 +5,7 @@ import sys
 import types
 import xml.etree.ElementTree as ET
 
+import pandas
 import plotly.graph_objects as go
 import pytest
 from hypothesis import given, settings
@@ -257,6 +258,19 @@ def test_a_heading_is_wrapped_to_the_width_and_another_title_is_text(tmp_path, s
     assert saved[-1].layout.title.text == "A &lt;b&gt;&amp; &#36;x&#36; B"
     assert "✓ correct" in saved[-1].layout.title.subtitle.text
     assert figure.to_json() == before
+
+
+@pytest.mark.slow
+def test_no_label_of_a_narrow_figure_is_slanted_out_of_it(tmp_path, saved):
+    """Plotly leaves such a label out."""
+    names = [f"beam search.width={k}" for k in range(1, 4)] + [f"vote attempts={k}" for k in range(1, 5)]
+    rows = [{"setting": name, "task": f"{k}", "correct": True} for name in names for k in range(2)]
+    figure = tl.figures.plot_sweep(pandas.DataFrame(rows))
+    for width in (3.5, 7):
+        tl.figures.save(figure, tmp_path / "a.png", width=width)
+    narrow, normal = (made.layout.xaxis for made in saved)
+    assert list(narrow.ticktext) == list(normal.ticktext) == names
+    assert (narrow.tickangle, normal.tickangle) == (-90, -40)
 
 
 @pytest.mark.nightly

@@ -232,7 +232,7 @@ class EvaluatorDiagnosis:
                 f"{_percent(m['distinct_texts'])} by text, {_percent(m['distinct_states'])} by state",
             ),
             (
-                "failed runs",
+                "wrong runs",
                 f"{total['failed']:,}"
                 + _tally({blame: total[blame] for blame in BLAMES if total[blame]})
                 + (f"; of {total['not known']:,} more nobody knows" if total["not known"] else ""),

@@ -529,6 +529,7 @@ class Lab(NamesNearest):
             self._remember(run)
         return run
 
+    check_sync = blocking(check)
     run_sync = blocking(run)
     sweep_sync = blocking(sweep)
     estimate_sweep_sync = blocking(estimate_sweep)

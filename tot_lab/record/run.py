@@ -682,7 +682,8 @@ def _refusal(found: dict[str, Any] | None) -> str:
         return ""
     left, cap = found["left"], found.get("cap")
     if round(left, 9) > 0:
-        return f": it can cost up to {money(found['most'])}, and {money(left)} was left"
+        most, rest = money(found["most"]), money(left)
+        return f": it can cost up to {most}, and {'slightly less' if rest == most else rest} was left"
     of = "" if cap is None else f" of {money(cap)}: up to {money(cap - left)} may already have been paid"
     return f". Nothing was left{of}. Interrupted calls count as the most that they can cost"
 

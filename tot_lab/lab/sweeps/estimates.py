@@ -80,7 +80,7 @@ class SweepEstimate(NamedTuple):
     cost: Forecast
     flops: Forecast
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         rows = [["", "at most", "expected", "90 % interval"]]
         for name in Amounts._fields:
             forecast: Forecast = getattr(self, name)
@@ -119,7 +119,7 @@ class SweepEstimate(NamedTuple):
                 "context_window= of the model and max_tokens= of the strategies"
             )
         elif self.cost.bound is None and not self.unpriced:
-            yield "no bound on the cost: the model has no known price"
+            yield "no bound on the cost: the price of the model is unknown. Set price= of the model"
 
 
 _LABELS = {"cost": "USD", "flops": "FLOPs"}

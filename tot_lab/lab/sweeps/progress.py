@@ -94,7 +94,7 @@ class _Lines:
     def __init__(self, sweep: Sweep, runs: int) -> None:
         self.sweep = sweep
         self.runs = runs
-        self.spent = sweep.runner.spent
+        self.spent = sweep.runner.gateway.spend_limiter.spent
         self.began = time.monotonic()
         self.tenths = self.lines = 0
         self._timer = asyncio.get_running_loop().call_later(SILENT, self._write)
@@ -123,9 +123,10 @@ class _Lines:
         known = made or done == cells
         before = f", {sweep.found:,} of them from before" if sweep.found else ""
         left = _clock(seconds / max(made, 1) * (cells - done)) if known else "unknown"
+        paid = money(sweep.runner.gateway.spend_limiter.spent - self.spent)
         return (
             f"{sweep.name}: {done:,} of {cells:,} runs ({done / max(cells, 1):.0%}){before} · "
-            f"elapsed {_clock(seconds)} · left {left} · paid {money(sweep.runner.spent - self.spent)}"
+            f"elapsed {_clock(seconds)} · left {left} · paid {paid}"
         )
 
 

@@ -121,12 +121,17 @@ def _for_print(figure: go.Figure, title: str | None, width: int) -> go.Figure:
         for before, after, height in zip(old, new, (21, 17), strict=True)
     )
     figure.update_layout(title={"text": new[0], "subtitle": {"text": new[1]}}, width=width)
+    if width < NARROW:  # Plotly leaves out a slanted label that begins outside the figure
+        figure.for_each_xaxis(lambda axis: axis.update(tickangle=-90), selector={"tickangle": -40})
     if figure.layout.height is not None:
         figure.layout.height += added
     if figure.layout.margin.t is not None:
         figure.layout.margin.t += added
     return figure
 
+
+NARROW = 600
+"""Width in pixels below which slanted labels of an axis become vertical."""
 
 _TAGS = re.compile(r"((?:<[^<>]+>)*)([^<>]*)((?:</[^<>]+>)*)")
 
