@@ -571,7 +571,7 @@ def of_points():
         (in_sandbox, "'in_sandbox' cannot grade an answer: .*[Nn]o sandbox"),
         (of_points, "'of_points' .*must give one grade: got 7"),
         (perplexity, "'inspect_ai/perplexity' .*it needs more of the model's output"),
-        (model_graded_qa, "'inspect_ai/model_graded_qa' .*give it one with model="),
+        (model_graded_qa, "'inspect_ai/model_graded_qa' .*Pass it a model with model="),
         (lambda: pattern(r"#### (\d+)"), "'inspect_ai/pattern' .*its pattern finds neither"),
     ],
 )
@@ -761,7 +761,7 @@ def test_failed_and_unfinished_runs_are_visible(tmp_path):
     assert "overloaded" in failed.error.message
     assert cut.error.message == "The run was cancelled."
     assert (log.results.total_samples, log.results.completed_samples) == (3, 1)
-    with pytest.raises(ValueError, match="no run has begun"):
+    with pytest.raises(ValueError, match="a begun run"):
         tl.Sweep(lab.runner, tl.OneAnswer(), made, 1, "none", None, runs=None).save_inspect(tmp_path)
 
 
