@@ -56,7 +56,7 @@ def samples(runs: Any) -> pandas.DataFrame:
         setting, task: category. run_id: string. sample: Int64, from 0, over all runs of a task. answer:
         string, NA if the sample has none. same: Int64, equal for answers of the task that a vote counts as
         the same answer. correct: boolean, NA without a reference or a reply. score: Float64, 0 to 1, given by
-        the judge or the reward model, NA if there is none. output_tokens: Int64, tokens of the sample without
+        the judge or the reward model, NA if missing. output_tokens: Int64, tokens of the sample without
         those of its judge, NA if unknown. error: string, why the sample failed, NA if it did not. simulated:
         boolean.
 

@@ -270,7 +270,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     """Return one row per thought, in the order in which they were proposed. The run need not be finished.
 
     - id, parent (NA for a root), text: string
-    - thinking: string, the model's thinking before this thought. NA if there is none. If several calls led to
+    - thinking: string, the model's thinking before this thought. NA if missing. If several calls led to
       the thought (samples of one proposal), the thinking of all
     - depth: Int64, steps below the root
     - score: Float64, 0 to 1, NA if unreadable or not evaluated; raw: Float64, in the evaluator's units. The
@@ -278,7 +278,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     - unreadable: boolean, whether it was evaluated and no sample could be read. It stays true for thoughts
       that were kept or pruned afterwards
     - samples, unreadable_samples: Int64, number of samples of its evaluation, and how many could not be read
-    - by: string, the evaluator, NA if there is none
+    - by: string, the evaluator, NA if missing
     - state: category, the last decision (`STATES`), `question` for a root without one; reason: string, the
       rule that made it
     - merged: string, id of the earlier thought with the same state into which it was merged, NA if there is
@@ -289,7 +289,7 @@ def nodes_df(run: Run) -> pandas.DataFrame:
     - calls: Int64, answered calls for this thought without refused ones, NA if the record lacks some
     - input_tokens, output_tokens: Int64, of those calls, NA if one is unknown
     - cost: Float64, USD without a cache; paid: Float64, USD really paid; NA if unknown
-    - mark: category, a person's verdict (`MARKS`); note: string, a person's note; NA if there is none
+    - mark: category, a person's verdict (`MARKS`); note: string, a person's note; NA if missing
     - strategy: string, the strategy of the run; selected_strategy: string, the one that `tl.Adaptive`
       selected for this part of the tree, NA if none was selected
     - simulated: boolean, whether a simulated model took part in the run
@@ -346,9 +346,9 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - node: string, id of the thought it was made for; purpose: string (`propose`, `value`, …)
     - sample_index: Int64; attempt: string, the attempt numbers of the enclosing strategies, outermost first,
       NA if there are none; repeat: Int64
-    - prompt: string, all messages, NA if unknown; reply: string, NA if there is none
+    - prompt: string, all messages, NA if unknown; reply: string, NA if missing
     - thinking: string, the model's thinking before its reply, as reported by the provider or written in
-      `<think>` tags; NA if there is none
+      `<think>` tags; NA if missing
     - error: string, why there is no reply, NA if there is one
     - finish_reason: string, why the model stopped (`length`: the reply was cut off at `max_tokens`), NA if
       unknown
@@ -475,15 +475,15 @@ def steps_df(run: Run) -> pandas.DataFrame:
     - purpose: string, the purpose of the call (`act`, `plan`, `converge`, …), `tool` for a tool that the
       strategy itself called
     - thought: string, the text of the reply without the tool calls
-    - action: string, the name of the tool, NA if there is none; arguments: string, JSON as written
+    - action: string, the name of the tool, NA if missing; arguments: string, JSON as written
     - observation: string, the result as shown to the model; error: string, why there is no result, or why the
       turn's own call failed. Both are NA for an action without effect: the accepted answer, or the end of the
       run
-    - thinking: string, the model's thinking before the reply; NA if there is none
+    - thinking: string, the model's thinking before the reply; NA if missing
     - seconds: Float64, duration of the call; input_tokens, output_tokens: Int64 and cost: Float64, USD
       without a cache, of that call. These and `thinking` are given in the first row of a turn and NA in its
       other rows, so that the columns sum to the totals of the run. NA if unknown
-    - tool_seconds: Float64, duration of the tool call, NA if there is none
+    - tool_seconds: Float64, duration of the tool call, NA if missing
     - strategy, selected_strategy: as in `nodes_df`
     """
     row = {row.line.p: row for row in call_rows(run)}
@@ -583,7 +583,7 @@ def events_df(run: Run) -> pandas.DataFrame:
       them), `call.dropped` (settings that the provider does not accept: once), `call.refused` (by `spend`:
       the most it could cost, and what was left, in USD), `call.damaged` and `call.unstored` (errors of the
       cache)
-    - node: string, id of the thought it is about, NA if there is none
+    - node: string, id of the thought it is about, NA if missing
     - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and
       `df.data.str["depth"]` extracts one. `depth` counts from the strategy's own root. A proposal has depth,
       node_id, parent_id, content (and source, depends); an evaluation has depth, node_id, score (and raw,

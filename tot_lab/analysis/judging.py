@@ -59,8 +59,8 @@ class EvaluatorDiagnosis:
             children); siblings (their number); distinct_texts; with_state (siblings whose state the
             domain can tell) and distinct_states among them; pairs (of siblings with scores) and equal_pairs
             (pairs with the same score).
-        runs: One row per run: correct; failed (boolean, NA if unknown); blame (the component to blame, NA if
-            there is none), depth (at which the run was lost) and nodes (ids of the thoughts there); and the
+        runs: One row per run: correct; failed (boolean, NA if unknown); blame (the component to blame, or
+            NA), depth (at which the run was lost) and nodes (ids of the thoughts there); and the
             lost calls by role, in the columns of `sweep.df()`.
         model_note: Whether a model of the runs is simulated or small; see `Run.model_note`.
         why_unlabelled: Why no thought has a label, and how to get labels. "" if some thoughts have one.

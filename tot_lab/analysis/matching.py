@@ -90,7 +90,7 @@ class Matched(dict[str, Strategy]):
 
     def df(self) -> pandas.DataFrame:
         """Return one row per method: setting: string; scaled: string, the setting that scales the method, and
-        scale: Int64, its value, NA if there is none; unit: string; amount: Float64, the requested amount;
+        scale: Int64, its value, NA if missing; unit: string; amount: Float64, the requested amount;
         low, high: Float64, the least and most expected use, low NA if unknown; near: boolean, whether both
         are within 15% of the amount.
         """

@@ -227,8 +227,8 @@ def df(sweep: Sweep) -> pandas.DataFrame:
       only one answer; no column if every run kept only one
     - credit: Float64, partial credit of the answer, 0 to 1; no column if all are unknown
     - answer_state: string, `finished`, `unfinished` or `cut` (`Run.answer_state`); no column if never known
-    - answer: string, NA if there is none; stop_reason: string, NA if the run could not start
-    - error: string, the error of the strategy, the model's setup or the grading, NA if there is none
+    - answer: string, NA if missing; stop_reason: string, NA if the run could not start
+    - error: string, the error of the strategy, the model's setup or the grading, NA if missing
     - calls: Int64, calls made; failed_calls: Int64, calls without a reply
     - ROLE_calls, ROLE_failed, ROLE_unreadable, ROLE_truncated: Int64, for each role that made calls in the
       sweep (`propose`, `evaluate`, `answer`, …): calls made and lost, as defined in `tot_lab.record.losses`

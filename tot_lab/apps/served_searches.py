@@ -60,7 +60,7 @@ class Search:
 
     @property
     def path(self) -> Path | None:
-        """Path of the journal, or `None` if there is none yet."""
+        """Path of the journal, or `None` before it exists."""
         return self.origin if self.execution is None else self.execution.run.path
 
     def wake(self, _: object = None) -> None:
@@ -142,7 +142,7 @@ class Searches:
     ) -> Search:
         """Return the search that answers a request.
 
-        A retry gets a search that resumes an unanswered run or, if there is none, the equal search that is
+        A retry gets a search that resumes an unanswered run or, without one, the equal search that is
         running. Every other request gets a search with a new run.
 
         Args:

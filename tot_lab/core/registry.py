@@ -247,7 +247,7 @@ def axes() -> list[Any]:
 
 
 def find(name: str, group: str | None = None) -> Component | None:
-    """Import the component named `name`. Returns `None` if there is none.
+    """Import the component named `name`. Returns `None` if it is not found.
 
     Args:
         name: Its name, such as the `kind` of a part.
@@ -263,7 +263,7 @@ def find(name: str, group: str | None = None) -> Component | None:
 
 
 def load_installed(name: str, group: str | None = None) -> Component | None:
-    """Import the component of that name from an installed package. Returns `None` if there is none.
+    """Import the component of that name from an installed package. Returns `None` if it is not found.
 
     Raises:
         ValueError: If several packages offer the name, or the package cannot be imported.

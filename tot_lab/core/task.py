@@ -217,7 +217,7 @@ class Rules:
         return None
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """The answer that `path` holds. `None` if there is none."""
+        """The answer that `path` holds. `None` if it is missing."""
         return path[-1] if path else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
@@ -358,7 +358,7 @@ class Answer(msgspec.Struct, frozen=True):
     """The result of a strategy.
 
     Attributes:
-        text: The answer. Empty if there is none.
+        text: The answer. Empty if it is missing.
         stop_reason: Why the strategy ended, one of `STOP_CODES`.
         node: The thought that holds the answer.
         score: The score of that thought.

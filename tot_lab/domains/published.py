@@ -48,7 +48,7 @@ class PublishedGame24(Game24):
         return [found[0].strip() for found in _STATED.finditer(text)]
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """Return the expression of the last `Answer: …` or `Answer 2: …` in the last step. If there is none,
+        """Return the expression of the last `Answer: …` or `Answer 2: …` in the last step. Without one,
         return the left side of the last line, if that is an equation with all numbers of the hand.
         """
         if not path:

@@ -181,7 +181,7 @@ def word_sums_tasks(count: int) -> list[Task]:
 
 @lru_cache(maxsize=1024)
 def problem_in(text: str) -> Problem | None:
-    """Return the first word problem of this domain in `text`. Returns `None` if there is none."""
+    """Return the first word problem of this domain in `text`. Returns `None` if it is not found."""
     found = [
         (match.start(), match, steps) for pattern, steps in _patterns() for match in pattern.finditer(text)
     ]

@@ -424,7 +424,7 @@ class TEIPredict(_TEI):
 
 
 def solution_of(call: Call) -> Solution:
-    """Return the solution in `call`: the last message of the assistant. Raises `Failure` if there is none."""
+    """Return the solution in `call`: the last message of the assistant. Raises `Failure` without one."""
     place = place_of_solution(call)
     if place is None:
         raise Failure(

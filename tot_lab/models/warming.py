@@ -26,7 +26,7 @@ class Warmed:
 
     Args:
         inner: The next layer.
-        prefix_of: Returns the prefix of a call's prompt that the provider caches, or `None` if there is none.
+        prefix_of: Returns the prefix of a call's prompt that the provider caches. `None` means no prefix.
     """
 
     def __init__(self, inner: Backend, prefix_of: Callable[[Call], str | None]) -> None:

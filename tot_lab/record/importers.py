@@ -131,7 +131,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _existing(path: Path) -> Path:
-    """Return `path`. Raises FileNotFoundError, with the nearest name in its folder, if there is none."""
+    """Return `path`. Raises FileNotFoundError, with the nearest name in its folder, if it is not found."""
     if not path.exists() and path.parent.is_dir():
         near = nearest(path.name, (file.name for file in path.parent.iterdir()))
         hint = (

@@ -51,7 +51,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         version: Version of the package that wrote it.
         id: Id of the run.
         started: Start, ISO 8601, UTC.
-        task: Settings of the task, empty if there is none. The same holds for `strategy`, `model` and
+        task: Settings of the task, empty if it is missing. The same holds for `strategy`, `model` and
             `budget`.
         repeat: Index of the repeat.
         roles: Settings of the models of roles.

@@ -292,7 +292,7 @@ def _sums(table: _Table) -> list[dict[str, Any]]:
 
 
 def _task_of(nodes: Sequence[LoggedNode], tasks: Mapping[str, Task]) -> Task | None:
-    """Return the task in `tasks` whose question is the text of a root. `None` if there is none."""
+    """Return the task in `tasks` whose question is the text of a root. `None` if it is not found."""
     roots = (node.text.strip() for node in nodes if node.parent is None)
     return next((tasks[text] for text in roots if text in tasks), None)
 

@@ -261,7 +261,7 @@ class Run(RunMethods):
 
     @property
     def answer(self) -> str:
-        """The text of the answer, empty if there is none."""
+        """The text of the answer, empty if it is missing."""
         return self._ended.answer if self._ended else ""
 
     @property
@@ -460,7 +460,7 @@ class Run(RunMethods):
 
     @cached_property
     def solution_path(self) -> list[str]:
-        """Ids from the root to the thought that holds the answer, empty if there is none."""
+        """Ids from the root to the thought that holds the answer, empty if it is missing."""
         return [node.id for node in self.tree.path(self.best.id)] if self.best else []
 
     # The cost.

@@ -280,7 +280,7 @@ def with_hints(talk: Sequence[Message], hints: Sequence[str]) -> list[Message]:
 
 def halt_in(observations: Sequence[Observation]) -> str | None:
     """The first error among `observations` by which a budget or a cancellation refuses all further calls.
-    `None` if there is none.
+    `None` if it is missing.
     """
     return next((seen.error for seen in observations if seen.error is not None and halts(seen.error)), None)
 

@@ -43,7 +43,7 @@ class Structured(NamedTuple, Generic[T]):
     """The result of `ask_json`.
 
     Attributes:
-        value: The value. `None` if there is none.
+        value: The value. `None` if it is missing.
         error: Why there is no value: the error of the call or of the validation.
         replies: All replies. The last one was read.
         repaired: Whether the JSON of the last reply was malformed and repaired.
@@ -146,7 +146,7 @@ def ask_json(
 
 
 def read_json_as(model_type: type[T], text: str) -> T | None:
-    """The first value of `model_type` in a reply, repaired if necessary. `None` if there is none."""
+    """The first value of `model_type` in a reply, repaired if necessary. `None` if it is missing."""
     found = _form(model_type).read(text)
     return found.value if isinstance(found, _Value) else None
 

@@ -98,7 +98,7 @@ class Toolbox:
             self.tools[made.name] = made
 
     def named(self, name: str) -> Tool:
-        """Return the tool with the name `name`. Raises LookupError if there is none."""
+        """Return the tool with the name `name`. Raises LookupError if it is not found."""
         if name not in self.tools:
             raise LookupError(
                 f"there is no tool {name!r}; there are {', '.join(sorted(self.tools)) or 'none'}"

@@ -122,8 +122,8 @@ class FoundJSON(NamedTuple):
 
 
 def read_json(text: str) -> Any:
-    """The first JSON value in a reply: the whole text, a fenced block, or a balanced {…} or […]. `None` if
-    there is none.
+    """The first JSON value in a reply: the whole text, a fenced block, or a balanced {…} or […].
+    `None` if it is not found.
     """
     return next((found.value for found in find_json(text) if not found.repaired), None)
 

@@ -101,7 +101,7 @@ def _meaning(name: str, known: Mapping[str, T]) -> T | None:
 
 
 def _leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """The texts in a JSON value, each after the nearest key above it (`key` if there is none)."""
+    """The texts in a JSON value, each after the nearest key above it (`key` without one)."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, dict):

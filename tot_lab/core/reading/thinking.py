@@ -157,6 +157,6 @@ class _Context:
 
 
 def _around(at: int, places: list[tuple[int, int]]) -> tuple[int, int] | None:
-    """Return the (start, end) in `places` that contains the index `at`. `None` if there is none."""
+    """Return the (start, end) in `places` that contains the index `at`. `None` if it is not found."""
     k = bisect(places, (at, len(places) and places[-1][1])) - 1
     return places[k] if k >= 0 and places[k][0] <= at < places[k][1] else None

@@ -354,7 +354,7 @@ def facts_in(text: str) -> Mapping[tuple[str, Thing], Thing]:
 
 
 def hops_in(text: str) -> Hops | None:
-    """Parse the first question of this domain in `text`. Returns `None` if there is none."""
+    """Parse the first question of this domain in `text`. Returns `None` if it is not found."""
     for question in _QUESTION.findall(text):
         hops = _parse_phrase(question)
         if hops is not None:

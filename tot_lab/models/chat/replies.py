@@ -283,7 +283,7 @@ def _canonical(arguments: str) -> str | None:
 
 def wanted_back(choice: Choice, provider: str, model: str) -> str:
     """Return the field of an assistant message with tool calls that must be sent back to the provider, as a
-    JSON object with litellm's name of the field. "" if there is none.
+    JSON object with litellm's name of the field. "" if it is missing.
 
     It is the signed thinking, which Anthropic verifies, or the reasoning, for providers that accept it.
     Gemini needs neither, since its signatures are part of the ids of tool calls.

@@ -40,7 +40,7 @@ class Step(NamedTuple):
         start: Start in seconds since 1970. `None` if it is unknown; the same holds for `end`.
         error: Why the step failed, `None` if it did not.
         place: Its file and line or entry, for error messages.
-        grade: The grade of its output in the log, 0 to 1. `None` if there is none.
+        grade: The grade of its output in the log, 0 to 1. `None` if it is missing.
         scores: All scores of its output, by name.
         own: The part of a record of tot_lab that the step holds. `None` for a step of another program.
     """
@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
 
 def grade_of(feedback: Mapping[str, Any], number: str) -> float | None:
-    """Return the first feedback in `VERDICTS` that is a number from 0 to 1. `None` if there is none.
+    """Return the first feedback in `VERDICTS` that is a number from 0 to 1. `None` if it is not found.
 
     Args:
         feedback: Objects by the name of the feedback.

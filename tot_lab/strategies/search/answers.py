@@ -92,7 +92,7 @@ def candidates(sound: Sequence[Node], finished: Collection[str]) -> tuple[Sequen
 
 
 def finished_answer(task: Task, path: Path) -> str | None:
-    """The answer that the domain reads from `path`. `None` if there is none, or if the domain calls the path
+    """The answer that the domain reads from `path`. `None` if it is missing, or if the domain calls the path
     incomplete."""
     answer = task.domain.answer(task, path)
     return None if task.domain.complete(task, path) is False else answer

@@ -146,7 +146,7 @@ class Proposer(Part):
         raise NotImplementedError(f"the proposer {self.kind!r} does not define `grow`")
 
     def to_the_end(self) -> Proposer | None:
-        """The proposer that writes the rest of a path in one step. `None` if there is none."""
+        """The proposer that writes the rest of a path in one step, or `None`."""
         return None
 
     def finisher(self) -> Proposer | None:

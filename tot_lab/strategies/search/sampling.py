@@ -166,7 +166,7 @@ class Sampler(NamedTuple):
     end: str = ""
 
     def prompt(self, template: str | None, path: Path, default: Callable[[], str], **slots: Any) -> Prompt:
-        """The prompt of `template`, or of the domain (`default`) if there is none.
+        """The prompt of `template`, or of the domain (`default`) without one.
 
         A template without slots is the system message, and the domain's prompt follows it.
         """

@@ -103,7 +103,7 @@ class Panel(Saved, ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no 
     """The widget that `panel` returns: the controls, and below them the explorer of the current run."""
 
     run: Run | None = None
-    """The last run that has ended. `None` if there is none."""
+    """The last run that has ended. `None` before the first."""
 
     explorer: Explorer | None = None
     """The explorer of the current or last run."""

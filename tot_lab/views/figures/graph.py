@@ -147,7 +147,7 @@ def relevance(state: str, score: float | None, *, on_path: bool) -> tuple[bool, 
 
 
 def solution_path(run: Run | Tree) -> list[str]:
-    """Return the ids from the root to the thought with the answer, or an empty list if there is none.
+    """Return the ids from the root to the thought with the answer, or an empty list if it is missing.
 
     A `Tree` without a run does not contain the answer. The path then leads to the best thought that the
     search marked as an answer.
