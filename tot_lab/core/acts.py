@@ -63,7 +63,9 @@ class Change(NamedTuple):
 
 
 def note_of(acts: Sequence[Act], at: str, pick: int) -> Note:
-    """Return the note that records the acts which the search that starts at `at` received at pick `pick`."""
+    """Return the note of the acts that a search received at pick number `pick`. The search starts at thought
+    `at`.
+    """
     return Note(NOTE, at, {"pick": pick, "acts": msgspec.to_builtins(acts)})
 
 

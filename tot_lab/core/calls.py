@@ -125,7 +125,7 @@ def are_samples(one: Call, other: Call) -> bool:
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A generated token, its natural-log probability, and the alternatives reported for it."""
+    """A generated token and its log-probability. `top` maps each reported alternative to its own."""
 
     token: str
     logprob: float
@@ -144,8 +144,8 @@ class Reply(
 
     Attributes:
         text: The text of the answer. Empty if the call failed.
-        error: Why there is no answer: `budget:NAME`, `cancelled`, `timeout …` or `TYPE: message`. `None` if
-            the call succeeded.
+        error: Why there is no answer: `budget:NAME`, `limit:at_most`, `cancelled`, `timeout …` or
+            `TYPE: message`. `None` if the call succeeded.
         thinking: Reasoning outside the answer, reported by the provider or written in `<think>` tags.
         model: The model that answered.
         input_tokens: Number of tokens of the prompt that the model reports. `None` if it reports none.
@@ -166,8 +166,8 @@ class Reply(
         raw_text: The original text including the thinking, if not all of the thinking precedes the answer.
         ended: Whether the model ended the reply itself, and not at one of the call's stop texts. `None` if
             the server does not report it.
-        shared_tokens: Whether the model reports one token count for several replies together, so that the
-            counts of this reply are its part of the total.
+        shared_tokens: Whether the model reports one token count for several replies together. The counts of
+            this reply are then its part of that total.
         surprisals: -1000 × the log-probability of each generated token, rounded. Stored in place of
             `logprobs`.
         confidences: -100 × the mean log-probability of the alternatives of each token, rounded. Stored in
@@ -251,7 +251,7 @@ class Need(NamedTuple):
 
 
 class Bounds(Protocol):
-    """Computes the most that a call can use before it is made."""
+    """Computes, before a call is made, the most that it can use."""
 
     async def ready(self, name: str | None) -> None:
         """Load what `need` requires for calls to the model `name`."""
@@ -290,7 +290,7 @@ def halts(error: str) -> bool:
 
 
 def stop_of(error: str) -> str:
-    """Return the stop reason of a run that ends because a call failed with `error`: a stop code."""
+    """Return the stop code of a run that ends because a call failed with `error`."""
     return error if halts(error) else "error"
 
 
@@ -331,7 +331,7 @@ def believed(reply: Reply) -> Reply:
 
 
 def is_same_reply(one: Reply, other: Reply) -> bool:
-    """Whether two records are equal, except that the cost may be unknown in one of them: a reply that was
+    """Whether two replies are equal. A cost that is unknown in one of them equals any cost: a reply that was
     cached before its model had a price gets its cost when it is read.
     """
     if one.cost is None or other.cost is None:
@@ -416,7 +416,9 @@ def _rounded(token: TokenLogprob, count: int) -> TokenLogprob:
 
 
 def token_confidences(tokens: Sequence[TokenLogprob]) -> list[float]:
-    """Minus the mean log-probability of the alternatives of each token, from 0 to `-LOWEST`."""
+    """Minus the mean log-probability of the alternatives of each token, from 0 to `-LOWEST`. A token without
+    alternatives counts with its own.
+    """
     reported = [[*token.top.values()] or [token.logprob] for token in tokens]
     return [-sum(max(LOWEST, value) for value in values) / len(values) for values in reported]
 

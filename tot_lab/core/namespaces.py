@@ -28,7 +28,7 @@ _ADDED: dict[str, dict[str, str]] = {}
 
 
 def add_names(package: str, modules: Mapping[str, str]) -> None:
-    """Add names of modules that `package` must not import. They are imported at their first use.
+    """Add to `package` names from modules that it must not import. They are imported at their first use.
 
     Args:
         package: Full name of the package, whose `__getattr__` calls `added_name`.
@@ -72,7 +72,7 @@ class Namespace:
         self._modules = modules
 
     def places(self) -> dict[str, str]:
-        """Map each name that is not of an installed package to its import path, `MODULE:NAME`."""
+        """Map each name that tot_lab itself provides to its import path, `MODULE:NAME`."""
         built_in = registry.BUILT_IN.get(self._group or "", {})
         own = {place.partition(":")[2]: place for name, place in built_in.items() if self._holds(name)}
         return {**own, **places(self._modules)}

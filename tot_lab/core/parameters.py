@@ -42,7 +42,7 @@ def takes_fields_of(
 ) -> Callable[[Callable[[T, S], None]], Callable[Concatenate[T, P], None]]:
     """Let an `__init__` that receives an object of the dataclass `kind` take the fields of `kind` instead.
 
-    `elsewhere` maps names of arguments that belong to another object to a text about it, for the error.
+    `elsewhere` maps names of arguments that do not belong here to the rest of the hint "It belongs to …".
     """
 
     def decorate(init: Callable[[T, S], None]) -> Callable[Concatenate[T, P], None]:
@@ -66,9 +66,9 @@ def takes_fields_of(
 def with_example(
     example: str, elsewhere: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let the error about wrong arguments of a function name the nearest argument, or else show `example`.
+    """Improve a function's error about wrong arguments: it suggests the nearest argument, or else `example`.
 
-    `elsewhere` maps names of arguments that belong to another object to a text about it, for the error.
+    `elsewhere` maps names of arguments that do not belong here to the rest of the hint "It belongs to …".
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:

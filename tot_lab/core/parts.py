@@ -74,7 +74,7 @@ class PydanticModel(BaseModel):
             if positional:
                 raise TypeError(_by_name(type(self), positional))
             for name, value in settings.items():
-                is_numpy = type(value).__module__ == "numpy"  # also for its functions: they have no `item`
+                is_numpy = type(value).__module__ == "numpy"  # its functions lack `item`
                 if is_numpy and hasattr(value, "item") and not value.ndim:
                     settings[name] = value.item()
             try:
@@ -351,8 +351,8 @@ def known_names(name: Any, known: Iterable[str]) -> str:
 
 
 def _home(part: type[Part]) -> str:
-    """The module that defines `part`. A worker started by multiprocessing calls the main script
-    `__mp_main__`.
+    """The module that defines `part`. The main script is always `__main__`, although workers started by
+    multiprocessing name it `__mp_main__`.
     """
     return "__main__" if part.__module__ == "__mp_main__" else part.__module__
 
@@ -402,7 +402,7 @@ def _words_for(name: str, known: Iterable[str]) -> Iterator[str]:
     for near in get_close_matches(name, known, n=3):
         own, other = _without_words(name, near), _without_words(near, name)
         if not own or not other or get_close_matches(own, [other]):
-            yield near  # not only the other words are equal, as in `max_steps` and `max_tokens`
+            yield near  # the words that differ are similar, unlike those of `max_steps` and `max_tokens`
 
 
 def _without_words(name: str, other: str) -> str:
@@ -474,7 +474,7 @@ def _described(model: type[BaseModel], problem: Any) -> str:
         return f"{where} must be {text}."
     call = ""
     for kind in _kinds(model.model_fields[path]) if path in model.model_fields else ():
-        if issubclass(kind, BaseModel) and getattr(kind, "kind", True):  # no base class
+        if issubclass(kind, BaseModel) and getattr(kind, "kind", True):  # base classes have an empty `kind`
             call = call or _named(kind, [problem["input"]])
     hint = f" Pass {path}={call}." if call else ""
     return f"{where} must be {text}: got {problem['input']!r}.{hint}"
@@ -541,7 +541,7 @@ def _accepts(model: type[BaseModel], name: str, value: Any) -> bool:
         model.model_validate({name: value})
     except ValidationError as error:
         wrong = [problem for problem in error.errors() if problem["loc"][:1] == (name,)]
-        # A value of a required setting may only be misspelt: then the next error says so.
+        # A text for a required setting may be a misspelt name. It counts as accepted: the next error names it.
         is_text = model.model_fields[name].is_required() and isinstance(value, str)
         return all(is_text and problem["type"] == "value_error" for problem in wrong)
     except (TypeError, ValueError):
@@ -665,22 +665,22 @@ class UserFunction(Part):
 
     @property
     def callable(self) -> bool:
-        """Whether the function is available. `False` if it was loaded from a file."""
+        """Whether the function is available. `False` if only its record was loaded, with a saved run."""
         return self._function is not None
 
     @property
     def wrapped(self) -> Callable[..., Any] | None:
-        """The function itself. `None` if it was loaded from a file."""
+        """The function itself. `None` if it is not available (`callable`)."""
         return self._function
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The names of its parameters. Empty if it was loaded from a file."""
+        """The names of its parameters. Empty if the function is not available (`callable`)."""
         return frozenset(inspect.signature(self._function).parameters) if self._function else frozenset()
 
     def expect_arguments(self, what: str, names: Sequence[str], forms: str) -> None:
-        """Check that the function can be called with these positional arguments. A function loaded from a
-        file is not checked.
+        """Check that the function can be called with these positional arguments. A function that is not
+        available (`callable`) is not checked.
 
         Args:
             what: What the function is, such as `evaluator`.
@@ -712,7 +712,7 @@ class UserFunction(Part):
         """Its signature, with annotations evaluated.
 
         Raises:
-            LookupError: If it was loaded from a file.
+            LookupError: If the function is not available (`callable`).
             NameError: If an annotation is not defined in its module.
         """
         return inspect.signature(self._known(), eval_str=True)
@@ -755,7 +755,9 @@ def _source_of(function: Callable[..., Any]) -> str:
 
 
 def needs_functions(part: Part) -> list[str]:
-    """Names of the functions inside `part` that were loaded from a file and must be passed again."""
+    """Names of the functions inside `part` of which only the record was loaded, so that they must be passed
+    again.
+    """
     functions = [one for one in parts_in(part) if isinstance(one, UserFunction) and not one.callable]
     return [f"{one.module}.{one.name}" for one in functions]
 

@@ -29,8 +29,8 @@ from typing import Any
 from tot_lab.core.task import Ungraded
 
 WALL = 3
-"""Limit of the wall time of a process, as a multiple of its limit of CPU time. It is reached first only on a
-machine that is busy with other work."""
+"""Limit of the wall time of a process, as a multiple of its limit of CPU time. It is reached first if the
+process waits, or if the machine is busy with other work."""
 
 _KEEPER = Path(__file__).with_name("keeper.py")
 

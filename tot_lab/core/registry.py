@@ -7,8 +7,8 @@ components in its metadata, as entry points of the group `tot_lab.GROUP`:
     countdown_search = "countdown_lab:CountdownSearch"
 
 Built-in names take precedence, so no package can replace them. A broken package affects only users of its
-components, and the error names the package. A file that names a component may cause an installed package to
-be imported, but cannot contain code itself.
+components, and the error names the package. A saved run that names a component may cause an installed package
+to be imported, but contains no code itself.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ _ENDS_OF_A_KEY = re.compile(r"(?<![\w-])[\w-]+\*{3,}[\w-]*")  # the format of Op
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 SHORTEST = 8
-"""Minimum length of a value that its name marks as a secret, and of a truncated secret that is recognised."""
+"""Minimum length of a value that counts as secret for its name, such as `API_KEY`. A truncated secret is
+recognised if as many characters are left."""
 
 LONG = 16
 """Minimum length of a key that is removed from successful replies. A shorter one may be a word (`EMPTY`)."""
@@ -81,7 +82,7 @@ def scrubbed(text: str, *keys: str) -> str:
 def long_keys(*keys: str) -> tuple[str, ...]:
     """The secrets among `keys` and the environment that are removed from successful replies, longest first.
 
-    Paths are excluded: they locate a secret and are not secret themselves.
+    Paths in the environment are excluded: they locate a secret and are not secret themselves.
     """
     return _long_keys(keys, tuple(secrets_in_environment()))
 

@@ -27,7 +27,7 @@ class Strategy(StrategyMethods, Part):
         return type(self).scale or None
 
     def at_scale(self, scale: int | None) -> Self:
-        """This strategy with `scale` as the value of the setting that scales it (`scale_setting`)."""
+        """This strategy with `scale` as the value of its `scale_setting`. Unchanged if it has none."""
         path = self.scale_setting()
         return self if path is None else self.with_({path: scale})
 

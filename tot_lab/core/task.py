@@ -31,7 +31,9 @@ class Ungraded(Exception):
 
 
 def _lacks(domain: Prompts, method: str, other: str = "", note: str = "") -> NotImplementedError:
-    """The error about a method that `domain` must define, or that `other`, such as `proposer`, needs."""
+    """The error about a method that `domain` lacks. Only some parts of the kind `other`, such as `proposer`,
+    need the method. An empty `other` means that it is always needed.
+    """
     names = ", ".join(signature(getattr(Prompts, method)).parameters)
     instead = f", or use another {other}" if other else ""
     return NotImplementedError(
@@ -153,7 +155,7 @@ class Readers:
         return read_label(text, self.value_labels) if self.value_labels else read_score(text)
 
     def read_part(self, text: str) -> float | None:
-        """The value that a reply about one part of a state states, in the units of `read_value`."""
+        """The value in a reply about one part of a state, in the units of `read_value`."""
         return self.read_value(text)
 
     def join_parts(self, scores: Sequence[float]) -> float:
@@ -451,7 +453,7 @@ class Task(PydanticModel):
     """The model's context window in tokens. `None` if it is not known. The lab sets it."""
 
     lab: LabContext = LabContext()
-    """Settings of the lab that every strategy may read, nested ones too. The lab sets it."""
+    """Settings of the lab that every strategy may read, also a nested one. The lab sets it."""
 
     def hidden(self) -> Task:
         """The task as a strategy receives it, without the reference."""

@@ -62,7 +62,8 @@ class Tool(Part):
 
     effects: Effects | None = ()
     """Names of its effects, such as `network` or `files`; see `tl.EffectPolicy`. `None` means that they are
-    not declared, the default of a function that is not `pure`: a policy then allows it by its name only."""
+    not declared: a policy then allows the tool by its name only. A function has `None` unless it is `pure`.
+    """
 
     timeout: Annotated[float, Field(gt=0)] = 15.0
     """Time limit of one attempt, in seconds."""
