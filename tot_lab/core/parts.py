@@ -541,7 +541,7 @@ def _accepts(model: type[BaseModel], name: str, value: Any) -> bool:
         model.model_validate({name: value})
     except ValidationError as error:
         wrong = [problem for problem in error.errors() if problem["loc"][:1] == (name,)]
-        # A text for a required setting may be a misspelt name. It counts as accepted: the next error names it.
+        # A text for a required setting may be a misspelt name. It is accepted here: the next error names it.
         is_text = model.model_fields[name].is_required() and isinstance(value, str)
         return all(is_text and problem["type"] == "value_error" for problem in wrong)
     except (TypeError, ValueError):

@@ -184,8 +184,8 @@ def _first_block(text: str) -> str:
 
 
 def _without_remarks(text: str) -> str:
-    """Return an answer without what follows it: from the first paragraph that begins with another word than
-    the answer or, unless the answer is prose, from the first line of prose on.
+    """Cut an answer before the first paragraph that begins with another word than the answer does and, unless
+    the answer is prose, before the first line of prose.
     """
     lines = _first_block(text).split("\n")
     is_prose = _PROSE.match(lines[0])

@@ -284,7 +284,9 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
 
 
 def _announced(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
-    """Yield the index of each cue (`the answer is`) and the choice after it. `None` if cases differ."""
+    """Yield the index of each cue (`the answer is`) and the choice after it. The choice is `None` if
+    a condition or another possible choice leaves it open.
+    """
     over = 0
     cases: set[tuple[int, str | None]] = set()
     for cue in _CUE.finditer(text):
@@ -325,7 +327,9 @@ def _start_of_sentence(text: str, at: int) -> int:
 
 
 def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | None:
-    """Return the option that `text` names from index `at` on, after filler words. `not` rules one out."""
+    """Return the option that `text` names from index `at` on, after filler words. After `not` it is the
+    option behind `but`, `rather` or `instead`.
+    """
     for _ in range(_WORDS):
         if not is_negated:
             if named := options.at(text, at):

@@ -109,7 +109,9 @@ class _Block:
         return line.start() - 1 if self.is_fence(line) else None
 
     def is_fence(self, line: re.Match[str]) -> bool:
-        """Whether a line begins with a fence that is not part of the code, as one in a docstring would be."""
+        """Whether a line begins with a fence of this block. A fence that is indented deeper, as in a
+        docstring, is part of the code.
+        """
         inside = self.without_quotes(line[1])
         deepest = max(self.column, self.first_before(line.start()) or 0) + 3
         return not inside.strip() and line["fence"].startswith(self.fence) and len(inside) <= deepest

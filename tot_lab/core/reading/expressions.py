@@ -213,7 +213,7 @@ class _Reader:
         self.at = 0
         self.depth = 0
         self.sign = 1
-        self.has_sign = False  # whether the element has two signs
+        self.has_sign = False  # whether the element contains `\\pm` or `\\mp`
         self.in_function = 0
 
     def peek(self) -> str | None:
@@ -522,7 +522,7 @@ class _Reader:
 
 
 def _split(token: str) -> list[str]:
-    """Return the tokens of a run of letters, and the usual spelling of a command."""
+    """Split a run of letters into tokens. Any other token is returned in its usual spelling."""
     if not token.isalpha():
         return [_USUAL.get(token, token)]
     if token in _WORDS:
@@ -545,7 +545,9 @@ def _negative(value: Any) -> Number:
 
 
 def _ratios(difference: Number) -> tuple[Any, ...]:
-    """Return the ratios of the values at the points, which multiplying both sides of an equation keeps."""
+    """Return the ratio of each later value to the first one. Multiplying both sides of an equation by
+    a number does not change the ratios.
+    """
     if len(difference) == 1:
         raise Unreadable
     return tuple((_tidy(value / difference[0]),) for value in difference[1:])

@@ -72,8 +72,9 @@ class Match(NamedTuple):
 def judgements(value: Any) -> list[tuple[dict[str, Any], Any]]:
     """Return (fields that may name the sibling, judgement) for each judgement in a JSON value.
 
-    Accepted are a list of objects or of scores, an object of judgements by name (its names have the key ""),
-    one judgement, and an object that holds one of these as its only list or under a key such as `scores`.
+    Accepted are a list of objects or of scores, an object of judgements by name (the fields then hold the
+    name under the key ""), one judgement, and an object that holds one of these as its only list or under
+    a key such as `scores`.
     """
     if isinstance(value, dict) and not {"score", "correctness"} & {*value}:
         inner = [
@@ -164,7 +165,7 @@ def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: 
     Args:
         names: The names of the siblings, as the model was shown them.
         written: For each judgement the texts that may name its sibling, by key.
-        ids: The ids of the siblings. Without them, the numbers in ids count as numbers.
+        ids: The ids of the siblings. Without them, an id such as `b2` counts as the number 2.
     """
     if len(written) > _MOST:
         return Match([None] * len(written), f"There are {len(written)} judgements: none was used.")
@@ -310,7 +311,9 @@ class _Matching:
             self.warnings.append("Scores were matched by ids, which may have been counted from 1.")
 
     def _referred(self, key: str, left: Sequence[int], free: Collection[int]) -> dict[int, int]:
-        """The indices of unmatched siblings to which the values of `key` refer. Empty if two refer to one."""
+        """The indices of unmatched siblings to which the values of `key` refer, by judgement. Empty if two
+        values refer to one sibling, or a number is too large.
+        """
         places, numbers = dict[int, int](), dict[int, int]()
         for k in left:
             reference = _REFERENCE.fullmatch(_bare(self.rows[k][key]))

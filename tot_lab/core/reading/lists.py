@@ -114,7 +114,7 @@ def _stands_apart(text: str, found: FoundJSON) -> bool:
 
 def _own_level(marks: list[re.Match[str]]) -> list[re.Match[str]]:
     """The marks of the outermost list. Marks indented by at least two columns more than the item before them
-    are left out, and so are marks of another type than the first, unless only the last mark is.
+    are left out. So are marks of another type than the first, unless only the last one is of another type.
     """
     level, kinds, deepest = list[re.Match[str]](), list[str](), sys.maxsize
     for mark in marks:

@@ -33,7 +33,7 @@ _READ = 4000  # characters at the end of an answer that are searched for an expr
 
 
 def last_number(text: str) -> Fraction | None:
-    r"""Return the exact last number in `text`: `1,000`, `$5`, `2.5e-1`, `3/4`, `\frac{3}{4}`, `1 3/4`.
+    r"""Return the exact value of the last number in `text`, such as `1,000`, `2.5e-1`, `\frac{3}{4}`, `1 3/4`.
 
     An exponent, such as the 2 of `5 cm^2`, does not count as a number, but `1.5 \times 10^3` is 1500. Returns
     `None` without a number, or if it has over 1,000 characters.
@@ -207,7 +207,7 @@ _UNIT_PART = re.compile(r"[A-Za-z]+|\^?-?\d|/")
 
 
 class Expression(NamedTuple):
-    """An expression in LaTeX without delimiters, and its unit, or "". `text` is `None` if it has words."""
+    """An expression in LaTeX without delimiters, or `None` if it contains words, and its unit, or ""."""
 
     text: str | None
     unit: str
@@ -246,7 +246,9 @@ def math_key(answer: str) -> Fraction | str:
 
 
 def as_latex(text: str) -> str:
-    """Mark an expression as LaTeX (`$…$`), so that all of it is read. A text with words is unchanged."""
+    """Mark an expression as LaTeX (`$…$`), so that all of it is read. A text with words is not marked; only
+    its signs and mixed numbers are written in LaTeX.
+    """
     found = read_expression(text).text
     return improper(_signs_as_latex(text[-_READ:])) if found is None else f"${found}$"
 

@@ -47,8 +47,8 @@ _COMMA = re.compile(r"[,;][ \t]|(?<=\d)[ ]and[ ]")
 _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]*+[^\W\d].*+)?)")
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
 _OR = re.compile(r"[\s,;*`]*+(?:or|/|vs\.?)(?: perhaps| maybe)?[\s*`]*+", re.IGNORECASE)
-_MOST_ABOVE = 5  # lines above a score that may name its sibling
-_MOST_SEPARATORS = 30  # separators, counted from the end of a line, between which its score is searched
+_MOST_ABOVE = 5  # lines before a score in which the name of the scored sibling is searched
+_MOST_SEPARATORS = 30  # the score of a line is searched behind so many of its last separators
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
 
@@ -144,11 +144,12 @@ def read_label_logprobs(
 ) -> tuple[float, float] | None:
     """Read a label from the log-probabilities of the first token that is not blank.
 
-    Case, surrounding whitespace and a label's first piece (`imp` of impossible) do not matter.
+    Case and surrounding whitespace do not matter. A token may be only the beginning of a label (`imp` of
+    impossible).
 
     Returns:
         The mean value of the labels, weighted by probability among the labels alone, and their total
-        probability. `None` if the labels have less than 1 % of the reported probability.
+        probability. `None` if that is less than 1 %.
     """
     for token in tokens:
         if not token.token.strip():

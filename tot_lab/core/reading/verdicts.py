@@ -78,7 +78,7 @@ class _Statement(NamedTuple):
 
 
 def read_verdict(text: str) -> bool | None:
-    """Whether a critique states SATISFIED as its verdict, with or without a colon.
+    """Whether a critique states `SATISFIED` as its verdict.
 
     A negation (`UNSATISFIED`, `never SATISFIED`) and a condition (`to be SATISFIED: …`, `SATISFIED if …`)
     mean `False`. The result is the last verdict that forms a whole clause (`SATISFIED. …`, `Verdict:
