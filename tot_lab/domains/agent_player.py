@@ -598,7 +598,7 @@ class SimAgent(Player):
     """Probability that a judgement of a thought is the opposite of the truth, 0–1."""
 
     async def __call__(self, call: Call) -> Reply:
-        """Return the reply to `call` after `latency`. A tool call written as JSON becomes a tool call."""
+        """Return the reply to `call` after `latency`. A tool call written as JSON becomes a native one."""
         reply = await super().__call__(call)
         request = (
             read_json(reply.text) if _offered_tools(call) and reply.text.startswith('{"name": ') else None

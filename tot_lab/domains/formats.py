@@ -22,7 +22,7 @@ _VERDICTS = (("yes", "no"), ("true", "false"), ("valid", "invalid"))
 def gsm8k(row: Row) -> Task:
     """GSM8K (Hugging Face `openai/gsm8k`, GitHub `openai/grade-school-math`).
 
-    Fields `question` and `answer`, a solution that ends with `#### 42`.
+    Fields `question` and `answer`. The answer is a solution that ends with a line such as `#### 42`.
     """
     _, found, number = row.text("answer").rpartition("####")
     if not found:

@@ -42,7 +42,8 @@ class StepwiseDomain(General):
     def solvable(self, task: Task, path: Path) -> bool | None:
         """Return whether the stated answer is right or, without an answer, whether each step is true.
 
-        Returns `None` if a step contains nothing that can be checked.
+        One wrong step makes the result `False`. Otherwise it is `None` if a step contains nothing that can be
+        checked.
         """
         stated = self.answer(task, path)
         if stated is not None:

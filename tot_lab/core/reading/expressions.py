@@ -213,7 +213,7 @@ class _Reader:
         self.at = 0
         self.depth = 0
         self.sign = 1
-        self.has_sign = False  # whether the element contains `\\pm` or `\\mp`
+        self.has_sign = False  # whether the element contains `\pm` or `\mp`
         self.in_function = 0
 
     def peek(self) -> str | None:

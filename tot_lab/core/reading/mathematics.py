@@ -33,7 +33,7 @@ _READ = 4000  # characters at the end of an answer that are searched for an expr
 
 
 def last_number(text: str) -> Fraction | None:
-    r"""Return the exact value of the last number in `text`, such as `1,000`, `2.5e-1`, `\frac{3}{4}`, `1 3/4`.
+    r"""Return the exact value of the last number in `text`: `1,000`, `2.5e-1`, `\frac{3}{4}`, `1 3/4`.
 
     An exponent, such as the 2 of `5 cm^2`, does not count as a number, but `1.5 \times 10^3` is 1500. Returns
     `None` without a number, or if it has over 1,000 characters.

@@ -224,9 +224,11 @@ class General(Domain):
     def same(self, task: Task, answer: str) -> Hashable:
         """Return a key that is equal for answers which `grading` cannot tell apart: with `number` their last
         number, with `exact` their text without closing punctuation, with `grid` the rows, with `choice` the
-        label, with `math` the value of the expression, and its unit. Here, 50% is equal only to 50%. Without
-        the extra `math`, or for a text that is no expression, the key is the value of a number or else the
-        text. With any other grading, only case and spacing are ignored.
+        label. With any other grading but `math`, only case and spacing are ignored.
+
+        With `math` it is the value of the expression, and its unit. 50% has another key than 50 and 0.5,
+        although `grade` accepts it for both. If the extra `math` is not installed, or the text is no
+        expression, the key is the value of a number or else the text.
         """
         key = GRADERS[self.grading].key(task, answer) if isinstance(self.grading, str) else None
         return super().same(task, answer) if key is None else key

@@ -23,13 +23,13 @@ _WORD = re.compile(r"\w+")
 
 
 class Query(Arguments):
-    """What `search` is called with."""
+    """The arguments of `search`."""
 
     query: Annotated[str, Field(min_length=1, description="a few words, such as a name")]
 
 
 class Title(Arguments):
-    """What `open` is called with."""
+    """The arguments of `open`."""
 
     title: Annotated[str, Field(description="the exact title")]
 
@@ -55,7 +55,7 @@ class _Documents(Tool):
         """The texts of the documents by title.
 
         Raises:
-            LookupError: If the tool was loaded from a file, which does not contain the documents.
+            LookupError: If the tool was loaded with a saved run, which does not contain the documents.
         """
         if self._documents is None:
             raise LookupError("the documents are not stored in files; make the tools again to use them")
