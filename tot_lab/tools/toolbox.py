@@ -61,7 +61,7 @@ class Toolbox:
     Raises:
         ValueError: If the policy denies a tool, two tools have the same name, or a pure tool depends on more
             than its source.
-        LookupError: If a tool was loaded from a file and lacks its function.
+        LookupError: If a tool was loaded with a saved run, which does not contain its function.
     """
 
     def __init__(
@@ -148,7 +148,9 @@ def _expect_distinguishable(tool: Tool) -> None:
 
 
 class Carrying:
-    """The last layer of the call stack of one tool: carries out its calls."""
+    """The last layer of the call stack of one tool: carries out its calls. If `guarded`, a call with a secret
+    in its arguments fails. `Toolbox.carrying` describes the other arguments.
+    """
 
     def __init__(
         self,

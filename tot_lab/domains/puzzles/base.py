@@ -141,7 +141,7 @@ class PuzzleDomain(StateDomain):
     def position(self, task: Task, path: Path) -> PuzzlePosition | None:
         """Return the position after `path`, ignoring a last step `Answer: …`.
 
-        Returns `None` if a step states no legal move.
+        Returns `None` if a step states no legal move, or the question of the task no puzzle.
         """
         puzzle = self.puzzle(task)
         steps = tuple(path)

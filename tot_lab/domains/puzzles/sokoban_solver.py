@@ -53,7 +53,7 @@ class Board:
         self.pushes = {cell: [one.get(cell, _NEVER) for one in pulls] for cell in _cells(self.floor)}
         """For each cell, the number of pushes from there to each goal, without other boxes."""
         self.dead = self.floor & ~_bits(cell for one in pulls for cell in one)
-        """Cells from which no goal can be reached."""
+        """Cells from which a box cannot reach any goal."""
 
     def _pulls(self, goal: int) -> dict[int, int]:
         """Return the number of pushes from each cell to `goal`, found by pulling a box away from the goal."""
@@ -184,8 +184,8 @@ def _pushes(line: _Line) -> tuple[Push, ...]:
 class _Matching:
     """A matching of rows and columns of the lowest total cost, by the Hungarian algorithm.
 
-    Each row gets a different column, so there must not be more rows than columns. The prices of a row and a
-    column never exceed the cost of the pair together, and equal it if the pair is matched.
+    Each row gets a different column, so there must not be more rows than columns. The sum of the prices of
+    a row and a column never exceeds the cost of the pair, and equals it if the pair is matched.
     """
 
     def __init__(self, costs: Sequence[Sequence[int]]) -> None:
