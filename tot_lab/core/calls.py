@@ -372,7 +372,7 @@ def readable(text: str) -> str:
 
 
 def html_text(text: str) -> str:
-    """Return `text` as HTML without markup. Notebooks do not read dollar signs as formulas in it."""
+    """Return `text` escaped for HTML. Its dollar signs are written so that notebooks read no formula."""
     return escape(text).replace("$", "<span>$</span>")
 
 

@@ -132,7 +132,9 @@ def isolate() -> None:
 
 
 def start_first() -> None:
-    """Start PID 1 of the namespace. It exits when this process dies, and the kernel then kills all others."""
+    """Start PID 1 of the namespace. It exits when this process dies, and the kernel then kills all other
+    processes of the namespace.
+    """
     ending, held = os.pipe()
     if os.fork() == 0:
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)

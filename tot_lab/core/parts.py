@@ -229,9 +229,9 @@ class Part(PydanticModel):
         return settings
 
     def recorded_by(self, schema: int) -> Mapping[str, Any]:
-        """Return settings that journals of version `schema` lack, with the values that repeat such a journal.
+        """Return settings that journals of version `schema` lack, with the values that applied then.
 
-        They are needed if the default has changed since then.
+        A replay of such a journal needs them if the defaults have changed since.
         """
         return {}
 
@@ -507,8 +507,8 @@ def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
 
 
 def _named(model: type[BaseModel], values: Iterable[Any]) -> str:
-    """The call of `model` with `values` by name, each for the likeliest setting that accepts it. "" if one
-    of the values is accepted by none.
+    """The call of `model` with `values` by name, each for the likeliest setting that accepts it. "" if no
+    setting accepts one of the values.
 
     Required settings come first, then the one that scales the number of calls, then those of the class before
     those of its bases.
@@ -665,7 +665,7 @@ class UserFunction(Part):
 
     @property
     def callable(self) -> bool:
-        """Whether the function is available. `False` if only its record was loaded, with a saved run."""
+        """Whether the function itself is available. A saved run contains only its name and source hash."""
         return self._function is not None
 
     @property
@@ -755,7 +755,7 @@ def _source_of(function: Callable[..., Any]) -> str:
 
 
 def needs_functions(part: Part) -> list[str]:
-    """Names of the functions inside `part` of which only the record was loaded, so that they must be passed
+    """Names of the functions inside `part` that are not available (`UserFunction.callable`) and must be passed
     again.
     """
     functions = [one for one in parts_in(part) if isinstance(one, UserFunction) and not one.callable]

@@ -48,8 +48,8 @@ class Killed(Exception):
 
 
 class Failed(Exception):
-    """Raised if a process could not start or got too little CPU time, or its function raised an error. The
-    message gives the reason.
+    """Raised if a process could not start or exceeded its limit of wall time, or if its function raised an
+    error. The message gives the reason.
     """
 
 

@@ -1,4 +1,4 @@
-r"""Keys of mathematical expressions: `x^2+1` and `1+x^2` have one key, `\pi/2` and `\frac{\pi}{2}` too.
+r"""Keys that are equal for equal mathematical expressions, such as `x^2+1` and `1+x^2`.
 
 An expression is parsed and evaluated with 400 digits, its symbols at three fixed points, and the key is made
 of 300 digits of the values. Work is limited by counts and never by time, so that a text has the same key on

@@ -218,7 +218,7 @@ def _forms(name: str) -> Iterator[list[str]]:
     yield [_trimmed(name)]
     parts = _SEGMENTS.split(name)
     numbered = [part for part in parts if any(map(str.isdigit, part))]
-    alone = parts if not numbered else numbered if len(numbered) == 1 else []  # a remark has no numbers
+    alone = parts if not numbered else numbered if len(numbered) == 1 else []  # remarks have no numbers
     yield [_trimmed(_REMARK.sub(" ", name)), *map(_trimmed, alone)]
 
 

@@ -42,10 +42,11 @@ class FoundList(NamedTuple):
 def read_list(text: str) -> list[str]:
     """Return the items of a reply.
 
-    A JSON array (of strings, or of objects with a `thought`, `step`, `content` or `text`), which is repaired
-    if necessary; else the items marked `1.`, `Step 1:`, `-` or `*`; else every non-empty line. An item
-    contains everything up to the next one of its own level: further lines, code and nested items. Brackets
-    inside a sentence or an item are text. A reply that is JSON without such an array has no items.
+    They are read from a JSON array (of strings, or of objects with a `thought`, `step`, `content` or `text`),
+    which is repaired if necessary. Without one they are the items marked `1.`, `Step 1:`, `-` or `*`, or else
+    all lines that are not empty. An item contains everything up to the next one of its own level: further
+    lines, code and nested items. Brackets inside a sentence or an item are text. A reply that is JSON without
+    such an array has no items.
     """
     return find_list(text).items
 

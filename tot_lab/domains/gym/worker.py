@@ -30,7 +30,7 @@ EVALUATING = ("binary_matrix", "n_queens", "spiral_matrix", "string_insertion")
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the value of a request, or the text of its error."""
+    """Carry out a request. Returns `{"value": …}`, or `{"error": …}` with a text."""
     do = request.pop("do")
     try:
         reply: dict[str, Any] = {"value": REQUESTS[do](**request)}

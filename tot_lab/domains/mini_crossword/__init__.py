@@ -321,7 +321,8 @@ class MiniCrossword(StateDomain):
     def solvable(self, task: Task, path: Path) -> bool | None:
         """Return whether all letters so far are right.
 
-        Returns `None` if the task has no solution, or a step of the path cannot be read or is not valid.
+        Returns `None` if the right grid is not known (`Task.reference`), or if a step of the path cannot be
+        read or is not valid.
         """
         solution, grid = _solution(task), _walk(path)
         if solution is None or grid is None:
@@ -333,7 +334,7 @@ class MiniCrossword(StateDomain):
         return grid_in(answer) or super().same(task, answer)
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """Return the share of the ten words that are right. Returns `None` without a solution.
+        """Return the share of the ten words that are right. Returns `None` if the right grid is not known.
 
         See `mini_crossword_scores` for the letters and the whole game.
         """
@@ -391,7 +392,7 @@ def mini_crossword_scores(task: Task, answer: str) -> CrosswordScores | None:
             without a readable grid scores 0.
 
     Returns:
-        The shares that are right. `None` if the task has no solution.
+        The shares that are right. `None` if the right grid is not known (`Task.reference`).
     """
     solution = _solution(task)
     if solution is None:
