@@ -150,7 +150,7 @@ def test_what_breaks_the_rules_is_dropped_and_said() -> None:
     reply = "h1. thumbs (high)\nv1. apple (certain)\nh2. rural (certain)\nv1. traps (low)"
     assert GAME.read_proposals(TASK, path, reply) == ["v1. traps (grid: t____ rural a____ p____ s____)"]
     assert GAME.dropped(TASK, path, reply) == [
-        ("h1. thumbs (high)", "'thumbs' has not five letters"),
+        ("h1. thumbs (high)", "'thumbs' does not have five letters"),
         ("v1. apple (certain)", "'apple' contradicts '_r___'"),
         ("h2. rural (certain)", "h2 is filled"),
     ]

@@ -755,8 +755,8 @@ def _source_of(function: Callable[..., Any]) -> str:
 
 
 def needs_functions(part: Part) -> list[str]:
-    """Names of the functions inside `part` that are not available (`UserFunction.callable`) and must be passed
-    again.
+    """Names of the functions inside `part` that are not available (`UserFunction.callable`), so that they
+    must be passed again.
     """
     functions = [one for one in parts_in(part) if isinstance(one, UserFunction) and not one.callable]
     return [f"{one.module}.{one.name}" for one in functions]

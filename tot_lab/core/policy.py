@@ -29,9 +29,9 @@ class EffectPolicy(PydanticModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     mode: Literal["deny_all", "allow_list", "allow_all"] = "allow_list"
-    """`deny_all` permits only tools without effects, `allow_list` only the effects or tools in `allow`, and
-    `allow_all` everything. A tool whose effects are not declared counts as having effects, and can be allowed
-    by its name only.
+    """`deny_all` permits only tools without effects, `allow_list` also the tools and the effects in `allow`,
+    and `allow_all` everything. A tool whose effects are not declared counts as having effects, and can be
+    allowed by its name only.
     """
 
     allow: frozenset[str] = frozenset()

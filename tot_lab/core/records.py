@@ -38,7 +38,8 @@ STATES = ("question", "proposed", "unreadable", *DECISIONS)
 could not be read, else `proposed`. Tables, figures, reports and the explorer use these words."""
 
 END_OF_REPLY = "end of reply"
-"""`Decided.reason` of a `complete` thought at which the model ended a reply that several thoughts share."""
+"""`Decided.reason` of a `complete` thought at which the model ended its reply. The thoughts above it can be
+earlier pieces of the same reply."""
 
 UnitInterval: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A score, 0 to 1."""

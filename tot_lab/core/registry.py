@@ -282,7 +282,7 @@ def load_installed(name: str, group: str | None = None) -> Component | None:
 
 
 def offered(group: str | None = None) -> Mapping[str, tuple[EntryPoint, ...]]:
-    """The entry points of installed packages by name. Imports nothing.
+    """The entry points of installed packages in `group`, or in all groups, by name. Imports nothing.
 
     The result is cached: a package installed while this process runs is found by the next process.
     """

@@ -394,6 +394,7 @@ class LabContext(PydanticModel):
 
     transform_result: UserFunction | None = None
     """Function `(tool, result) -> text` that returns the text which the model is shown for a tool's result.
+    `None` shows the result itself.
     """
 
     history_tokens: Annotated[int, Field(ge=0)] = 1_000
@@ -437,7 +438,7 @@ class Task(PydanticModel):
 
     system_prompt: _Text = ""
     """System prompt of every model call of a run on this task, whatever the strategy. Calls of a reward model
-    do not have it; see `RewardModel(system=…)`.
+    do not have it; see `tl.evaluators.RewardModel(system=…)`.
     """
 
     reference: Any = None

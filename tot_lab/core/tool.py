@@ -83,7 +83,7 @@ class Tool(Part):
 
     output: bool = False
     """Whether it delivers the result of the work (writes the file, sends the message) instead of finding
-    something out. A loop never blocks such a tool, and requests it once the search tools are done.
+    something out. `tl.ReAct` never blocks such a tool, and requests it once the search tools are done.
     """
 
     @field_validator("parameters")

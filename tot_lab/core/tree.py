@@ -89,7 +89,7 @@ class Tree:
 
         Raises:
             ValueError: For a repeated id.
-            KeyError: For an unknown parent.
+            KeyError: For an id that no earlier thought has, such as that of a parent.
         """
         tree = cls()
         for record in records:

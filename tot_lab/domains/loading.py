@@ -47,8 +47,8 @@ def tasks(
             format of an installed package. `None` makes `general` tasks of the fields that the other
             arguments name.
         question: Field with the question.
-        answer: Field with the reference answer. `None`: the rows have no answers, with a warning if they have
-            a field `answer`. A row whose field is empty, null or NaN is not graded, with a warning.
+        answer: Field with the reference answer. `None` makes tasks without a reference, with a warning if the
+            rows have a field `answer`. A row whose field is empty, null or NaN is not graded, with a warning.
         grade: How answers are compared with the reference (see `General.grading`). It requires `answer`.
         id: Field with the task's id. `None` numbers the rows from 1.
         seed: For `gym:FAMILY`: the same seed generates the same tasks, 0 by default. Many families use
@@ -109,7 +109,10 @@ def tasks(
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
         if format is None and answer is None and "answer" in row.keys() - {question, id}:
-            unused = "'answer' is not used, so the task is not graded. Pass answer='answer' and grade=."
+            unused = (
+                "'answer' is not used, so the task is not graded. Pass answer='answer' and, for example, "
+                "grade='exact'."
+            )
             doubtful.setdefault(unused, []).append(where)
         if answer is not None and task.reference is None:
             doubtful.setdefault(f"{answer!r} is empty, so the task is not graded.", []).append(where)

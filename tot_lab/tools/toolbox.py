@@ -61,7 +61,7 @@ class Toolbox:
     Raises:
         ValueError: If the policy denies a tool, two tools have the same name, or a pure tool depends on more
             than its source.
-        LookupError: If a tool was loaded with a saved run, which does not contain its function.
+        LookupError: If a tool was read from recorded settings, which do not contain its function.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class Toolbox:
                 raise ValueError(f"The names of tools must differ: got {made.name!r} twice.")
             if missing := needs_functions(made):
                 raise LookupError(
-                    f"The tool {made.name!r} was loaded from a file, which does not contain its functions: "
-                    f"{', '.join(missing)}. Pass the original tool to the lab."
+                    f"The tool {made.name!r} was read from recorded settings, which do not contain its "
+                    f"functions: {', '.join(missing)}. Pass the original tool to the lab."
                 )
             _expect_distinguishable(made)
             if refusal := self._refusal(made):

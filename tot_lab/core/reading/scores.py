@@ -101,7 +101,7 @@ def read_out_of_ten(value: Any) -> float | None:
 
 
 def plain_number(value: Any) -> float | None:
-    """A number that does not state its own scale, as `8/10` and `80%` do."""
+    """The number in `value`. `None` for a text that states its own scale, such as `8/10` and `80%`."""
     match = _bare(value)
     if match is None or match[2] or match[3]:
         return finite(value)

@@ -445,8 +445,8 @@ def _first_expression(lines: list[str]) -> str | None:
 
 
 def _expression(line: str) -> str | None:
-    """Return the side with the most numbers of the equation in a line. If a side is a number other than 24,
-    return the whole line. `None` if no side is an expression with at least two numbers.
+    """Return the expression in a line: of the sides of an equation, the one with the most numbers. If a side
+    is a number other than 24, return the whole line. `None` if no side has at least two numbers.
     """
     text = _MATH.sub("", undecorated(line, ends="."))
     sides = [side.strip(_AROUND) for side in _EQUALS.split(text, 9)]

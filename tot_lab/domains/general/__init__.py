@@ -59,7 +59,7 @@ class General(Domain):
     - `number`: The last number of the answer must equal the last number of the reference exactly. Commas, $
       and % are ignored, 3/4 is 0.75, 1 3/4 is 1.75, and `1e3` and `1 \times 10^3` are 1000. A comma is never
       a decimal point, and spaces do not join digits: `0,5` is the numbers 0 and 5. 50% is 50 and not 0.5.
-    - `exact`: The texts must be equal, ignoring case, spacing and closing punctuation.
+    - `exact`: The texts must be equal, ignoring case, spacing, quotes, emphasis and closing punctuation.
     - `grid`: The last grid of whole numbers must have the same rows: a line for each row, or a list of lists.
     - `choice`: The reference is the label of a choice, such as `B`. The reply must state it: `B`, `(b) four`,
       `The answer is B`, with reasons or without. The last statement counts; `B or C` states nothing. With
@@ -193,7 +193,8 @@ class General(Domain):
         Without grading, the line or the box must end the reply, as the prompt requests (one closing line may
         follow), so that a longer text with such a line inside is not truncated. With the grading `python`, a
         reply with a code block is returned whole. With the grading `choice`, the choice that the whole reply
-        states last is decisive: if the line or the box states another choice, its label is returned.
+        states last is decisive. If the line or the box states another choice, the label of the last one is
+        returned.
         """
         if self.grading == "python" and ("```" in text or "~~~" in text):
             return text.strip()  # a line such as `answer = 1` may be part of the code
@@ -223,8 +224,8 @@ class General(Domain):
 
     def same(self, task: Task, answer: str) -> Hashable:
         """Return a key that is equal for answers which `grading` cannot tell apart: with `number` their last
-        number, with `exact` their text without closing punctuation, with `grid` the rows, with `choice` the
-        label. With any other grading but `math`, only case and spacing are ignored.
+        number, with `exact` the text that it compares, with `grid` the rows, with `choice` the label. With
+        any other grading but `math`, only case and spacing are ignored.
 
         With `math` it is the value of the expression, and its unit. 50% has another key than 50 and 0.5,
         although `grade` accepts it for both. If the extra `math` is not installed, or the text is no

@@ -449,7 +449,7 @@ def _why_invalid(grid: str, fill: _Fill) -> str | None:
     """Return the reason why a word is not a valid step, or `None` if it is valid."""
     there = letters_of(grid, fill.name)
     if len(fill.word) != 5:
-        return f"{fill.word[:20]!r} has not five letters"
+        return f"{fill.word[:20]!r} does not have five letters"
     if "_" not in there:
         return f"{fill.name} is filled"
     return None if fits(there, fill.word) else f"{fill.word!r} contradicts {there!r}"
