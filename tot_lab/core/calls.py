@@ -52,7 +52,7 @@ class Call(
     tag="call",
     rename={"node": "at", "purpose": "kind", "sample_index": "draw"},  # the names in files and cache keys
 ):
-    """One model call.
+    """One model call. A role of the lab (`tl.Role`) fills in settings that are `None`.
 
     Attributes:
         node: Id of the thought it is made for: the parent when proposing, the thought itself when scoring.
@@ -66,7 +66,7 @@ class Call(
         attempt: Index of the attempt in each enclosing strategy that makes several (best-of-N and others),
             outermost first. Attempts get independent samples.
         repeat: Which independent repeat of the whole run it belongs to (`lab.run(..., repeat=r)`).
-        model: Name of the model. `None` means the lab's model.
+        model: Name of a model or of a role. `None` means the model of the call's role, else the lab's model.
         temperature: Sampling temperature. `None` means the model's default.
         max_tokens: The most tokens of the reply. `None` means the model's default.
         stop: Texts at which the model ends the reply.

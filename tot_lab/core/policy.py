@@ -1,7 +1,7 @@
 """Effect policies: which effects tools may have.
 
 Both the lab and a strategy may have a policy, and a tool must pass both. A lab cannot be given a tool that
-its own policy denies. A strategy neither offers the tools that its policy denies to the model, nor calls
+its own policy denies. A strategy does not offer the model the tools that its policy denies, and does not call
 them.
 
 The lab's policy also decides whether the arguments of a call may contain secrets: see `SECRETS`.

@@ -1,7 +1,7 @@
 """The purposes of model calls, and the role of a lab that each belongs to.
 
-The table is in `core`, not with the strategies, because a role follows from a record alone: lost calls of a
-loaded run are counted by role without importing the package whose strategy made it.
+The table is in `core`, not with the strategies, so that the calls of a loaded run can be counted by role
+without importing the package that contains its strategy.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ _ENDS_OF_A_KEY = re.compile(r"(?<![\w-])[\w-]+\*{3,}[\w-]*")  # the format of Op
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 SHORTEST = 8
-"""Minimum length of a value that counts as secret for its name, such as `API_KEY`. A truncated secret is
-recognised if as many characters are left."""
+"""Minimum length of a value that counts as secret because of its name, such as `API_KEY`. A truncated secret
+is recognised if at least as many characters are left."""
 
 LONG = 16
 """Minimum length of a key that is removed from successful replies. A shorter one may be a word (`EMPTY`)."""

@@ -101,7 +101,7 @@ class Prompts:
         raise _lacks(self, "answer_prompt")
 
     def task_prompt(self, task: Task, reasoning: bool) -> str:
-        """States the task for a request that specifies the format of the reply itself, such as JSON.
+        """States the task for a request that itself prescribes the format of the reply, such as JSON.
 
         The default is `answer_prompt`; a domain whose `answer_prompt` specifies a format overrides it.
         Strategies use `Task.task_prompt`, which also shows the earlier steps.

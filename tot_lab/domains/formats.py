@@ -67,7 +67,7 @@ def humaneval(row: Row) -> Task:
 
 
 def mbpp(row: Row) -> Task:
-    """MBPP (Hugging Face `google-research-datasets/mbpp`, also `sanitized`; GitHub `google-research`).
+    """MBPP (Hugging Face `google-research-datasets/mbpp`, configurations `full` and `sanitized`).
 
     Fields `text` or `prompt`, `test_list`, `test_setup_code` or `test_imports`, and `task_id`. The question
     shows the tests, as in the paper (Austin et al. 2021, section 2.1). Grading runs the code of the model.

@@ -24,9 +24,10 @@ def read_ended(fields: Mapping[str, Any]) -> bool | None:
     """Return whether the model ended its reply itself, and not at a stop text. `None` if unknown.
 
     Args:
-        fields: Fields of a choice and, for llama.cpp, of its response: `finish_reason`, and one of
-            `stop_reason` (vLLM: the stop text, or a token, or null at the end of the sequence),
-            `matched_stop` (SGLang: the stop text or the token) and `stop_type` (llama.cpp: `eos`, `word`, …).
+        fields: Fields of an item of `choices` in the server's response and, for llama.cpp, of the response
+            itself: `finish_reason`, and one of `stop_reason` (vLLM: the stop text, or a token, or null at the
+            end of the sequence), `matched_stop` (SGLang: the stop text or the token) and `stop_type`
+            (llama.cpp: `eos`, `word`, …).
     """
     if fields.get("finish_reason") != "stop":
         return None

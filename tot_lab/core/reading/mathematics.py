@@ -362,7 +362,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def boxed_answer(text: str) -> str | None:
-    r"""Return the content of the last `\boxed{…}`, also of `\boxed{\text{…}}`. `None` if it is empty."""
+    r"""Return the content of the last `\boxed{…}`, also of `\boxed{\text{…}}`. `None` if there is none."""
     boxed = (last_boxed(text) or "").strip()
     braced = _BRACED.fullmatch(boxed)
     return (braced[1].strip() if braced else boxed) or None

@@ -1,7 +1,7 @@
 """A simulated writer of passages whose paragraphs end in given sentences.
 
 It reads only the text of a prompt and the sampling settings, never the purpose of a call or its node. Its
-judgements depend on the number of paragraphs that have the same hero and end with their sentences. A plan
+judgements depend on how many paragraphs have the same hero, and on how many end with their sentences. A plan
 with one hero leads to a passage with one hero, so that voting and planning have an effect.
 """
 
@@ -156,8 +156,8 @@ class SimCreativeWriting(Player):
     skill: Probability = 0.8
     """Probability of each correct element, 0–1.
 
-    The elements are a paragraph that ends with its exact sentence, and a line of a plan (or a paragraph
-    without a plan) that has the same hero as the line before.
+    The elements are a paragraph that ends with its exact sentence, and a line of a plan, or a paragraph that
+    is written without a plan, that has the same hero as the one before.
     """
 
     noise: Probability = 0.2

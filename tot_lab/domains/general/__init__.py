@@ -44,10 +44,10 @@ _TO_WRITE = re.compile(
 class General(Domain):
     r"""Any question with a short answer.
 
-    Every prompt asks for a last line `Answer: <your answer>`, and the text after `Answer:` is the answer. In
-    a reply without such a line, the content of the last `\boxed{…}` is the answer. If the answer is a text,
-    such as an essay or a program, use `tl.open_ended`, whose answer is the whole reply. A question that asks
-    to write something (`Write …`, `Draft …`, `Rephrase …`) and is not graded gets the prompt of
+    The prompt for an answer asks for a last line `Answer: <your answer>`, and the text after `Answer:` is the
+    answer. In a reply without such a line, the content of the last `\boxed{…}` is the answer. If the answer
+    is a text, such as an essay or a program, use `tl.open_ended`, whose answer is the whole reply. A question
+    that asks to write something (`Write …`, `Draft …`, `Rephrase …`) and is not graded gets the prompt of
     `tl.open_ended`.
     """
 

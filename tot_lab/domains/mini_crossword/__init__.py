@@ -1,10 +1,9 @@
 """Mini crosswords: ten clues, five words across and five down (Yao et al. 2023, section 4.3).
 
 The domain computes the grid, and the model finds the words. A step fills one clue and changes no known
-letter. It is stored in one canonical form, `h2. other (grid: _____ other _____ _____ _____)`, without other
-text of the model. Proposals that violate this rule are dropped and listed by `MiniCrossword.dropped`. Only
-`solvable` and `grade` use the solution. The evaluator of a search has to judge whether a word answers its
-clue.
+letter. Other proposals are dropped, and `MiniCrossword.dropped` lists them. A step is stored in one canonical
+form, `h2. other (grid: _____ other _____ _____ _____)`, without other text of the model. Only `solvable` and
+`grade` use the solution. The evaluator of a search has to judge whether a word answers its clue.
 """
 
 from __future__ import annotations
