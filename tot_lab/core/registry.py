@@ -254,7 +254,7 @@ def find(name: str, group: str | None = None) -> Component | None:
         group: Its group. `None` searches all groups.
 
     Raises:
-        ValueError: If it belongs to a package that cannot be imported.
+        ValueError: If it belongs to a package that cannot be imported, or to several packages.
     """
     for known in BUILT_IN.values() if group is None else [BUILT_IN.get(group, {})]:
         if name in known:

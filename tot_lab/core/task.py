@@ -349,8 +349,8 @@ class Domain(Prompts, Readers, Rules, Part):
     def part(self, task: Task, question: str, known: str) -> Task:
         """The task of answering `question` as a part of `task`.
 
-        By default it is the same problem, with `known` and the question in its context. A domain that accepts
-        any question makes a new problem of it.
+        By default it is the same problem, with `known`, a text of earlier results, and the question in its
+        context. A domain that accepts any question makes a new problem of `question`.
         """
         now = f"Of all this only one part is to be done now, and nothing else:\n{question}"
         return task.with_context(known, now)

@@ -19,10 +19,10 @@ _STATED = re.compile(r"answer\s*(?:\d+\s*)?:\s*(.*)", re.IGNORECASE)
 class PublishedGame24(Game24):
     """The Game of 24 with the rules of the published search.
 
-    Each line of a reply is a proposal, unchanged, and only the last line determines the state of a path. The
-    logs do not contain the prompts that were sent. The prompts of this domain contain only the data on which
-    the reply depends: the path for proposals, and the numbers left or the final answer for values.
-    `tl.counterfactual` uses these prompts to find recorded replies.
+    Each line of a reply is a proposal, unchanged. The logs do not contain the prompts that were sent. The
+    prompts of this domain contain only the data on which the reply depends: the path for proposals, and for
+    values what the last line of the path states, the numbers left or the final answer. `tl.counterfactual`
+    uses these prompts to find recorded replies.
     """
 
     kind: ClassVar[str] = "published/game24"

@@ -2,9 +2,9 @@
 
 Every tool call gets a reply that a model can read. A tool runs in its own thread, with its own timeout and
 retries. An exception or a timeout becomes an error message without secrets, and a long result is truncated.
-In `replay` mode, a tool with effects is never called: the run stops if its result is not recorded or cached.
-A tool with effects is not called with a secret in its arguments, because a tool result may contain an
-instruction to send secrets, which a model may follow.
+In `replay` mode, a tool that has effects or is not pure is never called: the run stops if the result is
+neither recorded nor cached. A tool with effects is not called with a secret in its arguments, because a tool
+result may contain an instruction to send secrets, which a model may follow.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _HOLDS_SECRET = (
 
 
 class NotReplayed(Halt):
-    """In `replay` mode, a strategy called a tool that has effects or is not pure, and the result is not
-    recorded.
+    """In `replay` mode, a strategy called a tool that has effects or is not pure, and the result is neither
+    recorded nor cached.
     """
 
 
