@@ -319,7 +319,9 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
 def test_answers_that_are_not_used_are_one_warning_that_says_what_to_pass(tmp_path):
     file, rows = tmp_path / "a.jsonl", [{"question": f"What is {k} + 1?", "answer": k + 1} for k in range(3)]
     file.write_text("\n".join(map(json.dumps, rows)))
-    where = "a.jsonl line 1 and 2 more: 'answer' is not used, so the task is not graded. Pass .* grade='exact'"
+    where = (
+        "a.jsonl line 1 and 2 more: 'answer' is not used, so the task is not graded. Pass .* grade='exact'"
+    )
     with pytest.warns(UserWarning, match=where) as warned:
         tasks = tl.tasks(file)
     assert len(warned) == 1

@@ -190,7 +190,9 @@ def test_a_tool_that_was_defined_in_a_notebook_has_its_types():
 def test_two_tools_of_one_name_and_one_from_a_file_are_refused():
     with pytest.raises(ValueError, match="names of tools must differ: got 'look-up' twice"):
         lab_with(look_up, look_up)
-    with pytest.raises(LookupError, match=r"The tool 'look-up' was read from recorded settings.*errands\.look_up"):
+    with pytest.raises(
+        LookupError, match=r"The tool 'look-up' was read from recorded settings.*errands\.look_up"
+    ):
         lab_with(part_of(look_up.settings()))
 
 

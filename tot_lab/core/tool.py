@@ -205,9 +205,15 @@ class _Accepted:
                 self.takes_context = True
                 continue
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-                raise TypeError(f"{function.name}: a tool takes arguments by name: got {parameter}.")
+                raise TypeError(
+                    f"{function.name}: a tool takes arguments by name: got {parameter}. "
+                    "Give each argument a parameter of its own, without `*`, `**` or `/`."
+                )
             if parameter.annotation is parameter.empty:
-                raise TypeError(f"{function.name}: the parameter {parameter.name!r} has no type annotation.")
+                raise TypeError(
+                    f"{function.name}: the parameter {parameter.name!r} has no type annotation. "
+                    f"Write, for example, `{parameter.name}: str`."
+                )
             field = f"argument_{len(fields)}"  # the parameter's own name may be reserved by pydantic
             self.names[field] = parameter.name
             if isinstance(parameter.default, FieldInfo):
