@@ -251,13 +251,13 @@ class Need(NamedTuple):
 
 
 class Bounds(Protocol):
-    """Computes, before a call is made, the most that it can use."""
+    """Computes, before a call is made, the most tokens and USD that it can use."""
 
     async def ready(self, name: str | None) -> None:
         """Load what `need` requires for calls to the model `name`."""
 
     def need(self, call: Call) -> Need | None:
-        """Return the most that `call` can use. `None` if no bound is known."""
+        """Return the most tokens and USD that `call` can use. `None` if no bound is known."""
         ...
 
 

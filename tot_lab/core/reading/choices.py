@@ -137,7 +137,7 @@ _RIGHT = re.compile(
     re.IGNORECASE,
 )
 _SPAN = 600  # characters before "is correct" that are read
-_WORDS = 20  # words before a label that are skipped
+_WORDS = 20  # maximum words skipped before a label
 _READ = 20_000  # characters at the end and the beginning of a reply that are read
 _LABEL_BEHIND = re.compile(r"[ \x03,:]{1,9}")
 _LABEL_WORD = re.compile(r"\b(?:option|choice|letter|label|candidate) $", re.IGNORECASE)

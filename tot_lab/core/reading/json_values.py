@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 # A "look" is one character access of the library.
 _MAX_CHARACTERS = 200_000  # longer texts are not repaired
-_LOOKS = 5  # per character: ordinary damage needs three or four
+_LOOKS = 5  # allowed per character: the repair of ordinary damage needs three or four
 _LOOKS_AT_LEAST = 20_000
 _MAX_LOOKS = 70_000  # per text: 20,000 characters of ordinary damage; a look takes 0.3 to 4 µs
 _LOOKS_TO_BEGIN = 200  # overhead of a repair before its first look

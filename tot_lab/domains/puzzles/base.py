@@ -102,7 +102,7 @@ class PuzzleDomain(StateDomain):
         return self.separator.join(self.write(puzzle, move) for move in position.moves)
 
     def read_solution(self, puzzle: Any, text: str) -> str | None:
-        """Return the answer in `text`, in the form that the question asks for. `None` if it is wrong."""
+        """Return the answer in `text`, in the form that the question asks for. `None` for a wrong answer."""
         moves = tuple(self.read_moves(puzzle, text))
         state = self.start(puzzle)
         for move in moves:

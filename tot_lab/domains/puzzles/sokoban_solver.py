@@ -41,7 +41,7 @@ class Push(NamedTuple):
 
 
 class Board:
-    """Walls, goals and what follows from them, which no move changes. Cells are numbered in reading order."""
+    """What no move changes: walls, goals and what follows from them. Cells are numbered in reading order."""
 
     def __init__(self, width: int, walls: frozenset[int], goals: frozenset[int]) -> None:
         self.width = width
