@@ -422,7 +422,7 @@ def _solution(task: Task) -> str | None:
 
 
 def rows_of(grid: str | None) -> str | None:
-    """Return the five rows of a grid, separated by spaces."""
+    """Return the five rows of a grid, separated by spaces. `None` if `grid` is `None`."""
     return None if grid is None else " ".join(grid[k : k + 5] for k in range(0, 25, 5))
 
 

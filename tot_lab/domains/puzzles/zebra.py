@@ -39,7 +39,7 @@ def read_clues(text: str, items: Sequence[tuple[str, str]]) -> tuple[Clue, ...] 
 
     Args:
         text: The puzzle.
-        items: The kind and the name of each item. A child may be called by the name of its mother.
+        items: The kind and the name of each item. Clues write a child as `named NAME` or `mother of NAME`.
     """
     named: dict[str, int] = {}
     for number, (kind, item) in enumerate(items):
