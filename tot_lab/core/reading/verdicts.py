@@ -82,9 +82,9 @@ def read_verdict(text: str) -> bool | None:
 
     A negation (`UNSATISFIED`, `never SATISFIED`) and a condition (`to be SATISFIED: …`, `SATISFIED if …`)
     mean `False`. The result is the last verdict that forms a whole clause (`SATISFIED. …`, `Verdict:
-    SATISFIED`) or is about the critic or the task (`I am SATISFIED`), or else the last negation. A mention
-    (`the condition is satisfied`), a hedge (`SATISFIED or UNSATISFIED`) and a question state nothing. Returns
-    `None` without a verdict.
+    SATISFIED`) or is about the critic or the task (`I am SATISFIED`), or else the last negation, condition or
+    reply (`Conditions SATISFIED: yes`). A mention (`the condition is satisfied`), a hedge (`SATISFIED or
+    UNSATISFIED`) and a question state nothing. Returns `None` without a verdict.
     """
     stated = list(_statements(split_thinking(text)[1]))
     plain = [one for one in stated if one.is_plain]

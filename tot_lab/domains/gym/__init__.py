@@ -1,8 +1,9 @@
 """Tasks of reasoning-gym, as questions with a free-text answer.
 
 reasoning-gym generates tasks of about a hundred families and grades their answers. It runs in a separate
-process (`worker.py`), because some of its graders run answers as Python code. Only making tasks and grading
-answers need it: a recorded run can be loaded, replayed and shown without it.
+process (`worker.py`), because some of its graders run answers as Python code. Only making tasks, and
+grading answers where this package has no exact grader (`exact.py`), need it. A recorded run can be loaded,
+replayed and shown without it.
 
 References:
     Stojanovski et al. 2025, "REASONING GYM: Reasoning Environments for Reinforcement Learning with Verifiable
@@ -65,8 +66,8 @@ class Gym(General):
     """A question of a family of reasoning-gym. `tl.tasks("gym:FAMILY", 50)` makes its tasks.
 
     The answer is the text after `Answer:`, of one or more lines. `grade` is 1 if the answer is right and 0
-    otherwise. An answer is right if the family's grader gives it exactly 1.0 or, where that grader accepts
-    wrong answers, if an exact grader of this package accepts it. Partial credit is `credit`.
+    otherwise. An answer is right if the family's grader gives it exactly 1.0 or, in a family of `EXACT`, if
+    the exact grader of this package accepts it. Partial credit is `credit`.
     """
 
     kind = "gym"

@@ -1,7 +1,7 @@
 """Makes and grades tasks of reasoning-gym, in a separate process (`tot_lab.core.processes.Worker`).
 
 Answers come from models, and tasks may come from untrusted files. Where graders of reasoning-gym evaluate
-such text as Python, it is parsed here instead, and only arithmetic of limited size is accepted.
+such text as Python, it is parsed here instead: only literals and arithmetic of limited size are accepted.
 """
 
 from __future__ import annotations

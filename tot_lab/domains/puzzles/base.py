@@ -288,7 +288,8 @@ class PuzzleDomain(StateDomain):
     def solvable(self, task: Task, path: Path) -> bool | None:
         """Return whether the puzzle can be solved after `path`, by an exact solver.
 
-        Returns `None` if the solver gave up. If the path states an answer, returns whether it is right.
+        Returns `None` if the solver gave up or a step states no legal move. If the path states an answer,
+        returns whether it is right.
         """
         stated = self.answer(task, path) if self._stated(path) is not None else None
         if stated is not None:
@@ -297,11 +298,14 @@ class PuzzleDomain(StateDomain):
         return None if here is None else solve(self, self.puzzle(task), here.state).solvable
 
     def verify(self, task: Task, answer: str) -> bool | None:
-        """Return whether `answer` obeys all rules and solves the puzzle."""
+        """Return whether `answer` obeys all rules and solves the puzzle. `None` if there is no puzzle."""
         return None if self.puzzle(task) is None else self._solution(task, answer) is not None
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """Return 1.0 if `answer` obeys all rules and solves the puzzle, else 0.0. No reference is needed."""
+        """Return 1.0 if `answer` obeys all rules and solves the puzzle, else 0.0. No reference is needed.
+
+        Returns `None` if `verify` does.
+        """
         right = self.verify(task, answer)
         return None if right is None else float(right)
 
@@ -340,8 +344,8 @@ class AssignmentPuzzle(PuzzleDomain):
     def read_state(self, puzzle: Any, text: str) -> Any:
         """Parse an answer to a state. Returns `None` if that is not possible.
 
-        By default an answer is a list of moves in any order. Moves may be repeated, but must not contradict
-        each other.
+        By default `text` is read as a list of moves in any order. Moves may be repeated, but must not
+        contradict each other.
         """
         moves = set(self.read_moves(puzzle, text))
         values = dict(moves)

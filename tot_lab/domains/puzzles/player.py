@@ -91,7 +91,10 @@ class _Responder(Responder["SimPuzzle"]):
     # Moves.
 
     def next_moves(self, position: PuzzlePosition, count: int) -> list[Any]:
-        """Return up to `count` different legal moves, the right one among them with probability `skill`."""
+        """Return up to `count` different legal moves in random order.
+
+        With probability `skill` the move of the solver is one of them. Otherwise all are chosen at random.
+        """
         legal = list(dict.fromkeys(self.domain.moves(self.puzzle, position.state)))
         self.random.shuffle(legal)
         right = solve(self.domain, self.puzzle, position.state).moves[:1] if self.succeeds() else ()
@@ -161,7 +164,7 @@ class SimPuzzle(Player):
     unknown = "I am a simulated player of puzzles and do not understand this. Word ladders require `words`."
 
     skill: Probability = 0.8
-    """Probability that a proposal contains the move that a solver would make, 0–1. Other moves are random."""
+    """Probability that a proposal is sure to contain the move of the solver, 0–1. Other moves are random."""
 
     words: str = ""
     """The vocabulary for word ladders, with spaces between the words."""

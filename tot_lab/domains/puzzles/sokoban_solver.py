@@ -100,7 +100,8 @@ class Board:
         return way
 
     def is_stuck(self, boxes: int) -> bool:
-        """Return whether a box that is not on a goal can never be pushed onto one.
+        """Return `True` if a box that is not on a goal can certainly never be pushed onto one. `False` proves
+        nothing.
 
         Each box that remains in `fixed` is blocked along both axes: by a wall, by another of these boxes, or
         because both sides are dead.

@@ -154,7 +154,7 @@ class Zebra(AssignmentPuzzle):
         return right if plan.solvable and name == right.lower() else None
 
     def verify(self, task: Task, answer: str) -> bool | None:
-        """Return whether the clues imply `answer`. Returns `None` if the solver gave up."""
+        """Return whether the clues imply `answer`. `None` if the solver gave up or there is no puzzle."""
         puzzle = self.puzzle(task)
         if puzzle is None or solve(self, puzzle, self.start(puzzle)).solvable is None:
             return None
