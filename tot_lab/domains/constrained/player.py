@@ -285,7 +285,8 @@ class SimConstrained(Player):
     skill: Probability = 0.8
     """Probability that a draft satisfies a rule, 0–1.
 
-    A violated rule is noticed with probability (1 + skill) / 2, and repaired in the next draft.
+    A violated rule is noticed with probability (1 + skill) / 2. If it is noticed, the next draft satisfies it
+    with probability `skill`.
     """
 
     noise: Probability = 0.1

@@ -229,7 +229,7 @@ class CreativeWriting(Domain):
 
         Paragraphs and sentences are compared in order, and only whitespace and the shape of quotation marks
         may differ. A surplus paragraph counts as wrong. Paragraphs are separated by empty lines, or by line
-        breaks if there are no empty lines.
+        breaks if there are no empty lines. Returns `None` if the task has no sentences.
         """
         sentences = task.data.get("sentences")
         if not sentences:

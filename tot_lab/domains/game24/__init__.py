@@ -287,7 +287,7 @@ class Game24(StateDomain):
         return terms[0].expression if terms is not None and done else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
-        """Return whether the numbers left can make 24.
+        """Return whether the numbers left can make 24. `None` if a step is not a possible move.
 
         If the path states an answer, returns whether the answer is right.
         """
