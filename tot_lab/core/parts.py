@@ -510,8 +510,8 @@ def _named(model: type[BaseModel], values: Iterable[Any]) -> str:
     """The call of `model` with `values` by name, each for the likeliest setting that accepts it. "" if no
     setting accepts one of the values.
 
-    Required settings come first, then the one that scales the number of calls, then those of the class before
-    those of its bases.
+    Required settings come first, then the one that scales the number of calls, then, for an integer, those
+    that take one, then those of the class before those of its bases.
     """
     fields, shown = model.model_fields, dict[str, str]()
     owners = [inspect.get_annotations(kind) for kind in model.__mro__]
