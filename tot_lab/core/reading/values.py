@@ -1,4 +1,4 @@
-"""Checks of numbers that models, servers and functions return."""
+"""Checks of numbers that models, servers and functions return, and the common prefix of two texts."""
 
 from __future__ import annotations
 
