@@ -160,7 +160,7 @@ def match_once(names: Sequence[str], written: Sequence[Mapping[str, Any]], ids: 
     A sibling that is named twice is not matched. Names take precedence over ids, numbers and letters. A text
     that is only an id (`b2`), a number (`Approach 3`) or a letter (`Option C`) refers to the sibling with
     that id or at that position. Numbers count from 1, or from 0 if one of them is 0. The order decides only
-    if no judgement names a sibling, and there are as many judgements as siblings.
+    if no judgement names anything, and there are as many judgements as siblings.
 
     Args:
         names: The names of the siblings, as the model was shown them.
