@@ -295,7 +295,8 @@ lab.__class__ = _Room  # so that a call of `tl.lab` is an error that suggests `t
 
 class _Presets:
     def __getattr__(self, name: str) -> Any:
-        # Inspection tools read names such as `__file__` of every entry of `sys.modules`.
+        # Inspection tools read names such as `__file__` of every entry of `sys.modules`. That must not import
+        # the presets.
         if name.startswith("_") and name != "__all__":
             raise AttributeError(name)
         return getattr(__getattr__("presets"), name)
@@ -307,5 +308,5 @@ sys.modules.update({**_importable, "tot_lab.presets": _Presets()})  # type: igno
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext tot_lab`: the magics `%think` and `%%think`."""
+    """Add the magics `%think` and `%%think`. IPython calls this function for `%load_ext tot_lab`."""
     imported("tot_lab.apps.magics:load_magics")(shell)

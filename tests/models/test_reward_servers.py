@@ -229,7 +229,7 @@ def test_the_documented_response_of_predict(server):
     says(server, TEIPredict, PREDICTED)
     for correct in (None, "LABEL_1"):
         with pytest.raises(
-            Failure, match=r"`correct` must name one of its classes \['LABEL_0', 'admiration'\]"
+            Failure, match=r"`correct` must name one of the server's classes \['LABEL_0', 'admiration'\]"
         ):
             replied(served(server, TEIPredict, correct=correct))
 

@@ -567,7 +567,7 @@ def test_what_only_the_notebook_has_is_named_in_the_code(tmp_path):
         (tl.Lab("sim/agent", tools=["calculator"], tool_context={"key": "sk-secret"}), "a tool_context"),
     ):
         code = cell(lab, tl.ReAct(), tl.general("Why?"), None)
-        assert f"# `lab` is the lab that was passed to the panel: it contains {why}." in code
+        assert f"# `lab` is the lab that was passed to the panel, since it contains {why}." in code
         assert "sk-secret" not in code
 
 
@@ -590,7 +590,7 @@ def test_a_model_of_ones_own_keeps_the_name_of_the_lab():
         control(shown, "task").value = "general"
         control(shown, "problem").value = "Why?"
         assert (
-            "# `lab` is the lab that was passed to the panel: it contains a function of your own."
+            "# `lab` is the lab that was passed to the panel, since it contains a function of your own."
             in shown.code
         )
         run = await run_of(shown)

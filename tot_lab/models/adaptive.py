@@ -1,9 +1,9 @@
 """The rule that finds how many concurrent requests an endpoint should get.
 
 It uses no clock and no I/O: `AdaptiveLimiter` (limits.py) reports the end of each request to `AdaptiveLimit`,
-and keeps as many in flight as its `value`. Only requests that were sent while the limit was reached are
-measured, because a strategy with few calls shows nothing about the server. `_Window` measures the throughput
-at one limit, and the generator `_limits` decides which limit is measured next.
+and keeps at most `AdaptiveLimit.value` requests in flight. Only requests that were sent while the limit was
+reached are measured, because a strategy with few calls shows nothing about the server. `_Window` measures the
+throughput at one limit, and the generator `_limits` decides which limit is measured next.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ LARGEST = 512
 """The largest limit. An operating system often allows a process 1,024 open connections and files."""
 
 SAMPLES = 16
-"""The least number of replies in a measurement. A limit above it needs as many replies as the limit."""
+"""The least number of replies in a measurement. A measurement of a larger limit needs as many as that limit.
+"""
 
 TRIAL_SECONDS, HOLD_SECONDS = 0.2, 1.0
-"""The least duration of a measurement of a new limit, and of the current one. A pause of this process, which
-may be nearly as long, would distort a shorter one.
+"""The least duration of a measurement: of a limit on trial, and of the limit that is held. A shorter
+measurement could consist mostly of a pause of this process, which would distort it.
 """
 
 GAIN = 1.1
-"""Factor by which the throughput must rise if the limit is doubled. A smaller step up needs a smaller one."""
+"""Factor by which the throughput must rise if the limit is doubled. A smaller step needs a smaller factor."""
 
 KEPT = 0.95
 """A smaller limit is preferred if it keeps at least this fraction of the throughput."""
@@ -34,7 +35,9 @@ CHANGED = 1.5
 """Factor by which the throughput at a held limit must change, twice in a row, to start a probe early."""
 
 COMPARED, REMEMBERED = 8, 128
-"""Requests at a limit before its failure rate is compared, and before older requests count half."""
+"""The least number of requests at a limit to compare its failure rate with that of another limit, and the
+number at which the counts of requests and failures are halved.
+"""
 
 APART = 1.5
 """The least ratio of two limits whose failure rates are compared."""
@@ -99,13 +102,14 @@ class _Shares:
         self._counts[limit] = (requests * weight + 1, failures * weight + failed)
 
     def are_usual(self, limit: int) -> bool:
-        """Whether failures are as frequent at `limit` as at the nearest other limit, so that the limit does
-        not cause them. `False` if no other limit has enough requests.
+        """Whether failures are as frequent at `limit` as at another limit, so that the limit does not cause
+        them. The other limit is the nearest smaller one or, without one, the nearest larger one. `False` if
+        neither has enough requests.
 
         Failures must occur at the smaller of the two limits. If less than half of the requests at the larger
         one fail, the failure rates must not differ significantly. If more fail, the server may be overloaded:
         it then answers equally many requests per second at both limits and refuses the rest. Equal failure
-        rates must be likelier than that.
+        rates must be clearly likelier than the rates of such an overload.
         """
         known = [at for at, (n, _) in self._counts.items() if n >= COMPARED]
         smaller = [at for at in known if at <= limit / APART]
@@ -156,12 +160,13 @@ class AdaptiveLimit:
     """Finds the concurrency with the best throughput, or the smallest of several with nearly the same.
 
     - *Growth.* The limit doubles as long as each doubling raises the throughput by a tenth. A doubling that
-      does not is undone. If even the first does not, the limit is halved as long as that loses at most 5 % of
-      the throughput.
-    - *Back-off.* A refusal undoes a step up, and otherwise halves the limit, at most once per round trip:
-      further refusals are ignored until the requests above the new limit have ended. One 429, 503 or 529 is a
-      refusal. Broken connections and time-outs are one only if as many requests failed as a quarter of the
-      limit, and at least four. Failures that are as frequent at another limit are ignored.
+      does not is undone. If even the first does not, the limit is halved as long as each halving loses at
+      most 5 % of the throughput.
+    - *Back-off.* A refusal undoes a step up. Otherwise it sets the limit to half of the requests in flight.
+      Further refusals are ignored until the requests above the new limit have ended, so the limit falls at
+      most once per round trip. One 429, 503 or 529 is a refusal. Broken connections and time-outs count as a refusal only
+      once a quarter of the limit, and at least four requests, have failed in one measurement. Failures that
+      are as frequent at another limit are ignored.
     - *Below a refused limit*, growth is a binary search, which stops before a step of less than an eighth.
     - *Probes.* The best limit is then held. A step up and a step down are tried in turn, less often after
       each unsuccessful probe, and at once if the throughput rose or fell by a factor of 1.5 in two
@@ -180,7 +185,9 @@ class AdaptiveLimit:
         self.reason = ""
         """Why the limit last changed."""
         self._ceiling: int | None = None
-        """The limit at which requests were refused. `None` if a limit as large has worked since."""
+        """The number of requests in flight when the server refused one. `None` if it has refused none, if a
+        limit as large has worked since, or if failures turned out to be as frequent at another limit.
+        """
         self._refused = -1.0  # time of the last refusal
         self._falling = False  # whether no measurement was completed since then
         self._shares = _Shares()
@@ -204,7 +211,7 @@ class AdaptiveLimit:
         Args:
             sent: The time at which the request was sent.
             now: The time of the reply, by the same clock, in seconds.
-            limit: The limit when the request was sent.
+            limit: The limit when the request was sent, or the requests in flight then if they were more.
             tokens: Output tokens of the reply.
             is_full: Whether the limit was reached when the request was sent.
         """
@@ -229,7 +236,7 @@ class AdaptiveLimit:
         Args:
             sent: The time at which the request was sent.
             now: The time of the failure, by the same clock, in seconds.
-            limit: The limit when the request was sent.
+            limit: The limit when the request was sent, or the requests in flight then if they were more.
             under_way: Requests in flight or waiting to be repeated. They are more than `value` for some time
                 after a decrease.
             reason: The HTTP status, `connection` or `timeout`.
@@ -275,7 +282,8 @@ class AdaptiveLimit:
         self, limit: int, throughput: float, direction: int, reason: str = "probe", *, probes: bool = False
     ) -> _Search:
         """Double the limit (`direction` 1) or halve it (-1) as long as the throughput allows it; see `GAIN`
-        and `KEPT`. If a larger limit is refused, the raised `_Refused` has the last limit that was not.
+        and `KEPT`. If the server refuses a larger limit, `_Refused` is raised with the last limit that it
+        accepted.
         """
         while (following := self._next(limit, direction, probes)) is not None:
             try:

@@ -1,8 +1,8 @@
 """Checks of a model and its server: `await lab.check()`.
 
 The model is tested with small calls. `Endpoint.server_facts` adds what replies do not show, such as the
-context window. `None` means unknown, and each problem is described with a remedy. An unreachable server, a
-slow server, a failing server and a server with another API are reported as different problems.
+context window. `None` means unknown. A problem is described together with its remedy, if one is known. An
+unreachable server, a slow server, a failing server and a server with another API are different problems.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Check(NamedTuple):
             calls.
         more_slots: Whether the server may have more slots, since it answered all test calls at the same time.
         tokens_per_second: Output tokens per second of one call alone.
-        prompt_cache: Whether the server reported that it reused the beginning of a prompt. `None` also if the
-            test prompts were too short for its cache.
+        prompt_cache: `True` if the server reported that it reused the beginning of a prompt, else `None`: the
+            test prompts may have been too short for its cache.
         prefill_tokens_per_second: Prompt tokens per second, as reported by the server.
-        problems: What will not work, and how to fix it.
+        problems: What will not work and, if known, how to fix it.
     """
 
     name: str
@@ -142,7 +142,7 @@ async def check(endpoint: Endpoint) -> Check:
         there = False if isinstance(error, Failure) and error.status == 404 else None
         problems.append(_explain(endpoint, error, facts))
         if there is False and facts.models:
-            problems.append(f"the server has {_listed(facts.models)}")
+            problems.append(f"the server has only the models {_listed(facts.models)}")
         elsewhere = isinstance(error, Failure) and not (error.status or error.unreadable or facts.models)
         return found._replace(reachable=not elsewhere, model_there=there, problems=tuple(problems))
     found = found._replace(model_there=True)
@@ -150,7 +150,7 @@ async def check(endpoint: Endpoint) -> Check:
         about = await asyncio.wait_for(endpoint.about(), PATIENCE)
         found = found._replace(server=describe(about) or None)
     if facts.models and not _named(endpoint, facts.models):
-        problems.append(f"the server lists {_listed(facts.models)} and answers to any model name")
+        problems.append(f"the server answers to any model name, but lists only {_listed(facts.models)}")
     window, window_problem = _window(endpoint, facts)
     found = found._replace(
         context_window=window,

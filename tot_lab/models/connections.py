@@ -1,7 +1,7 @@
 """HTTP requests through aiohttp.
 
 All endpoints share one connection pool per event loop, which is closed when the loop ends. Redirects are not
-followed, since their targets would receive the key, and a response has at most `LARGEST` bytes.
+followed, since their targets would receive the key. A response has at most `LARGEST` bytes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def _new_session(loop: asyncio.AbstractEventLoop) -> ClientSession:
 
     session = _SESSIONS[loop] = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTING),  # the driver limits calls
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECTING),  # calls have their own timeout
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         headers={"Accept-Encoding": "identity"},
@@ -78,11 +78,18 @@ async def _new_session(loop: asyncio.AbstractEventLoop) -> ClientSession:
 async def opened(
     url: str, body: bytes | None, headers: Mapping[str, str], address: str, *, refusing: bool = False
 ) -> AsyncIterator[ClientResponse]:
-    """Send a request, a GET if `body` is `None`, and yield the response before its body is read.
+    """Send a request to `url`, and yield the response before its body is read.
+
+    Args:
+        url: The URL, which may hold a key.
+        body: The body of a POST, as JSON. `None` makes the request a GET.
+        headers: The headers, such as the one with the key.
+        address: The server's address for error messages.
+        refusing: Whether a status other than 200 is a `Failure`.
 
     Raises:
-        Failure: If the connection fails, even while the body is read, or if `refusing` is true and the status
-            is not 200. The caller must scrub keys from the message.
+        Failure: If the connection fails, even while the body is read, or as `refusing` says. The caller must
+            scrub keys from the message.
     """
     loop = asyncio.get_running_loop()
     session = _SESSIONS.get(loop) or await _new_session(loop)

@@ -111,7 +111,9 @@ _encoded = msgspec.json.Encoder().encode
 
 
 def checked(got: Any) -> Reply:
-    """Return what a model returned as a reply that can be written to a file. Other types become an error."""
+    """Return `got`, the result of a model, as a reply that can be written to a file. A result that is not a
+    `Reply`, or that has a field of a wrong type, becomes a reply with an error.
+    """
     if not isinstance(got, Reply):
         return Reply(error=f"TypeError: the model returned {type(got).__name__}, not a Reply or a str")
     got = believed(got)

@@ -233,7 +233,7 @@ def limiter_of(endpoint: Endpoint) -> RateLimiter:
 
 def are_congested(endpoints: Iterable[Endpoint]) -> bool:
     """Whether each of `endpoints` with a request in flight has at least as many waiting requests as its
-    concurrency, so that more would not keep it busier. `False` if no request is in flight.
+    concurrency, so that more calls would not keep it busier. `False` if no request is in flight.
     """
     known = _LIMITERS.get(asyncio.get_running_loop(), {})
     used = [found for each in endpoints if (found := known.get(limits_of(each))) and found.under_way]

@@ -42,11 +42,11 @@ class Local(Endpoint):
     """A model with open weights, run by llama.cpp on this machine at no cost.
 
     A repeated call with a seed gets the same text if `slots` is 1; with more slots, calls in one batch change
-    each other's rounding. The paragraphs that prompts share before their last one are processed once, and the
-    state of the server after them is kept in temporary files of at most 1 GiB in all
-    (`tot_lab.models.prefixes`). Calls without a seed that are made one after another reuse the prefix that
-    the slot still holds; llama.cpp does that by itself. The slot of each call is chosen automatically, so
-    `id_slot` in `options` is recorded as dropped.
+    each other's rounding. The paragraphs with which several prompts begin are processed once, except the last
+    paragraph of each prompt. The state of the server after them is kept in temporary files of at most 1 GiB
+    in all (`tot_lab.models.prefixes`). Calls without a seed that are made one after another reuse the prefix
+    that the slot still holds; llama.cpp does that by itself. The slot of each call is chosen automatically,
+    so `id_slot` in `options` is recorded as dropped.
 
     Tools reach a model only if the chat template of its weights supports them. Otherwise, as with
     smollm2-135m, they are recorded as dropped, but the prompts of the strategies still describe them.
@@ -58,7 +58,7 @@ class Local(Endpoint):
 
     context_window: Count = 4096
     """Tokens of a prompt and its reply together. A longer prompt is an error, and a reply that reaches the
-    limit is truncated (`length`).
+    limit is truncated (`finish_reason="length"`).
     """
 
     slots: Count = 1
@@ -187,7 +187,9 @@ class _Server:
         self._failed: tuple[float, str] | None = None
 
     def hold(self, by: Local) -> None:
-        """Keep the server running until `by` is closed or garbage-collected, or the interpreter exits."""
+        """Keep the server running until the model `by` is closed or garbage-collected, or the interpreter
+        exits.
+        """
         if id(by) not in self.holders:
             self.holders[id(by)] = weakref.finalize(by, self._let_go, id(by))
 
@@ -198,13 +200,13 @@ class _Server:
 
     @property
     def prefixes(self) -> Prefixes | None:
-        """The object that answers calls on the running server, or `None`."""
+        """The object that answers calls on the server. `None` while the server is not running."""
         running = self._process is not None and self._process.poll() is None
         return self._prefixes if running else None
 
     @property
     def endpoint(self) -> LlamaCpp | None:
-        """The endpoint of the running server, or `None`."""
+        """The endpoint of the server. `None` while the server is not running."""
         return None if (prefixes := self.prefixes) is None else prefixes.endpoint
 
     async def takes_tools(self) -> bool:

@@ -37,7 +37,7 @@ SHORTEST = 64
 """The fewest characters by which a prefix must exceed the next shorter one."""
 
 GROWTH = 1.5
-"""The least ratio of the lengths of two successive prefixes, except the last, so that there are few."""
+"""The least ratio of the lengths of two successive prefixes, except the last. It keeps the prefixes few."""
 
 LARGEST = 2**30
 """The most bytes of all saved states together. The least recently used states are removed."""
@@ -66,8 +66,9 @@ def text_of(call: Call) -> str:
 def prefixes_of(call: Call) -> list[PromptPrefix]:
     """Return the prefixes of the prompt of `call` that other calls may share, shortest first.
 
-    Each ends before a blank line of the last message, and the longest leaves out the last paragraph only.
-    Empty if the last message is not the user's.
+    Each ends before a blank line of the last message, so none has the last paragraph. Prefixes that are
+    little longer than the one before are left out (`SHORTEST`, `GROWTH`). Empty if the last message is not
+    the user's, or has no blank line.
     """
     *before, last = call.messages
     if last.role != "user":
@@ -176,8 +177,9 @@ class Prefixes:
         return [one for one in tuple(self._requests) if not one.loop.is_closed()]
 
     def _took_slot(self, request: _Request) -> bool:
-        """Give `request` a free slot, and return whether it got one. Only the first waiting request does. It
-        gets the slot that holds the longest prefix of its text, among equals the least recently taken one.
+        """Give `request` a free slot, and return whether it got one. Only the request that has waited longest
+        gets one: the slot whose last prompt has the longest beginning in common with its text, among equals
+        the least recently taken slot.
         """
         with self._lock:
             alive = self._alive()

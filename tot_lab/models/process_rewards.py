@@ -38,8 +38,8 @@ _Id = Annotated[int, Field(ge=0)]
 class QwenPRM(VLLMPooling):
     """Qwen2.5-Math-PRM behind vLLM's `/pooling`, named `qwen_prm/NAME`. `<extra_0>` follows each step.
 
-    A call without a system message gets that of the model card. The reward of a step is the probability of
-    the second class, correct.
+    A call without a system message gets that of the model card. Of the two classes, wrong and correct, the
+    probability of the second is the reward of a step.
 
     References:
         Model card of Qwen/Qwen2.5-Math-PRM-7B; search-and-learn at 6f81cac, `Qwen_2_5_Math` (steps end at
@@ -136,8 +136,8 @@ class MathShepherd(_Labeller):
     follows each step.
 
     The model is trained on steps of one line each, which begin with `Step 1:`, `Step 2:`, and so on. For such
-    solutions, set `RewardModel(split=r"\\n+")`. The authors take the least reward of the steps as the reward
-    of the solution (`aggregate="min"`).
+    solutions, set `split=r"\\n+"` of the evaluator `RewardModel`. The authors take the least reward of the
+    steps as the reward of the solution, which is its setting `aggregate="min"`.
 
     References:
         Model card of peiyi9979/math-shepherd-mistral-7b-prm; Wang et al. 2024, Math-Shepherd,
@@ -170,7 +170,7 @@ class RLHFlowPRM(_Labeller):
     The first message is the problem and the first step. In the prompt for a later step, each earlier step is
     answered with `+`. The server applies the chat template of the model. Each step is a request of its own,
     since the API takes one conversation. The authors take the mean reward of the steps as the reward of the
-    solution (`aggregate="mean"`).
+    solution, which is `aggregate="mean"` of the evaluator `RewardModel`.
 
     References:
         RLHFlow/RLHF-Reward-Modeling, math-rm/README.md and prm_evaluate.py (model type `Deepseek`).
@@ -220,8 +220,8 @@ class SkyworkPRM(VLLMReward):
     """Skywork-o1-Open-PRM behind vLLM's `/pooling`, named `skywork_prm/NAME`. A line break follows each line.
 
     The model scores every line of a step, and the reward of the step is that of its last line: the sigmoid of
-    the value at the line break after it. `RewardModel(split=r"\\n+")` makes each line a step with its own
-    reward.
+    the value at the line break after it. With `split=r"\\n+"` of the evaluator `RewardModel`, each line is a
+    step with its own reward.
 
     The authors' code tokenizes each line by itself, so that no token spans a line break and the character
     before it. Here, the server's `/tokenize` does that, and `/pooling` then receives the token ids. The
@@ -245,7 +245,7 @@ class SkyworkPRM(VLLMReward):
         async with self._posted("/tokenize", self._body(solutions)) as response:
             page = page_of(await body_of(response))
         ids, ends = _by_line(page, solution)
-        raw = {"use_activation": False, "activation": False}  # the name of vLLM 0.11 is `activation`
+        raw = {"use_activation": False, "activation": False}  # its name is `activation` in vLLM 0.11
         page, usage = await self._page_for({"model": self.model, "input": ids, **raw}, options)
         (values,) = each_of(data_of(page), "data", 1)
         if not isinstance(values, list) or len(values) != len(ids):

@@ -38,7 +38,9 @@ _PLAIN_URL = re.compile(
 
 @lru_cache
 def whole_name(model: str) -> str:
-    """Return the canonical name of a model: `PROVIDER/NAME` as in litellm, or a bare name unchanged."""
+    """Return the canonical name of a model: `PROVIDER/NAME` as in litellm, or a bare name unchanged. The name
+    of a provider alone, such as `openai`, stands for a default model.
+    """
     provider, slash, rest = _DEFAULT_MODELS.get(model, model).partition("/")
     return _PROVIDERS.get(provider, provider) + slash + rest
 

@@ -1,8 +1,9 @@
 """Reward models that vLLM or text-embeddings-inference serves over HTTP.
 
 Each class turns the conversation of a reward call into a request, and the numbers in the response into a
-reply that `RewardModel` reads. Where the API takes a list, concurrent calls are merged into one request.
-Rewards are never guessed: a missing value, a number outside 0 to 1 or a wrong number of values is an error.
+reply that the evaluator `RewardModel` reads. Where the API takes a list, concurrent calls are merged into one
+request. Rewards are never guessed: a missing value, a number outside 0 to 1 or a wrong number of values is an
+error.
 
 References:
     vLLM, docs/models/pooling_models/ (README.md for `/pooling`, reward.md, classify.md, scoring.md) and the
@@ -50,7 +51,7 @@ class Solution(NamedTuple):
 
 
 class RewardServer(ServedModel):
-    """A reward model on a server, for `RewardModel(model=…)`.
+    """A reward model on a server, to be the setting `model` of the evaluator `RewardModel`.
 
     The solution is the last message of the assistant, and its steps are separated by blank lines. Later
     messages, such as the instruction to a judge, and sampling settings are not sent. The call's `options` are
@@ -304,8 +305,8 @@ class VLLMLikelihood(VLLMReward):
 
 
 def _likelihoods(reported: Any, solution: Solution) -> list[float]:
-    """Return the geometric mean of the token probabilities of each step. `reported` has the
-    log-probabilities.
+    """Return the geometric mean of the token probabilities of each step. `reported` is the field `logprobs`
+    of a choice in the response.
     """
     reported = reported if isinstance(reported, dict) else {}
     tokens, logprobs = reported.get("tokens"), reported.get("token_logprobs")
@@ -415,7 +416,7 @@ class TEIPredict(_TEI):
         if correct not in scores:
             classes = f"{sorted(scores)!r:.100}"
             raise not_readable(
-                f"the setting `correct` must name one of its classes {classes}: got {correct!r}"
+                f"the setting `correct` must name one of the server's classes {classes}: got {correct!r}"
             )
         return [[[scores[label] for label in sorted(scores, key=lambda label: (label == correct, label))]]]
 
@@ -428,8 +429,8 @@ def solution_of(call: Call) -> Solution:
     place = place_of_solution(call)
     if place is None:
         raise Failure(
-            "a call to a reward model must have a solution, as a message of the assistant: got none. Use "
-            "RewardModel(model=…)"
+            "a call to a reward model must have a solution, as a message of the assistant: got none. Pass "
+            "a reward model to an evaluator: tl.TreeOfThoughts(evaluate=tl.evaluators.RewardModel(model=…))"
         )
     return Solution(call.messages[:place], call.messages[place].content.split("\n\n"))
 

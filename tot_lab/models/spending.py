@@ -93,7 +93,7 @@ class SpendLimiter:
             await settled
 
     def spend(self, amount: float) -> None:
-        """Count `amount` USD as spent for which nothing was reserved."""
+        """Count `amount` USD as spent, without a reservation."""
         with self._lock:
             self.spent += amount
 
@@ -122,8 +122,8 @@ class Spending:
         self.spend_limiter = spend_limiter
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return the replies. If the limit allows only the first of `calls` now, the others get the error
-        `LATER`. If it allows none, all get the error `budget:spend`.
+        """Return the replies. If the limit allows only some of `calls` now, the first ones are requested and
+        the others get the error `LATER`. If it allows none, all get the error `budget:spend`.
         """
         limiter, later = self.spend_limiter, calls[:0]
         if limiter.cap is None:
@@ -188,7 +188,7 @@ class _Payment:
         """
 
     def hear(self, name: str, data: dict[str, Any]) -> None:
-        """Add `paid` to the notes of each try: the most USD that one call can have cost, with the try in
+        """Add `paid` to the notes of each try: the most USD that one call can have cost, including the try in
         flight.
         """
         if self.is_part:
@@ -200,8 +200,11 @@ class _Payment:
                 data["paid"] = paid / len(self.calls)
 
     async def pay_again(self, lost: Sequence[Reply]) -> bool:
-        """Count the cost of a failed try, which brought the replies `lost`, and reserve the same amount again
-        for the next try. Returns whether the limit allows that.
+        """Count the cost of a failed try, and reserve the same amount again for the next try. Returns whether
+        the limit allows that.
+
+        Args:
+            lost: The usage of each call that has no reply yet, as a reply with an error.
         """
         cost = self._cost_of([believed(reply) for reply in lost])
         if self.hold is not None:
@@ -214,7 +217,8 @@ class _Payment:
     def count(self, replies: Sequence[Reply]) -> None:
         """Count the cost of the last try, and set `observer.paid` to the cost of all tries."""
         has_lost = self._counted > 0.0
-        # Without a reservation, the limit did not allow a retry, and `pay_again` has counted lost replies.
+        # Without a reservation, the limit did not allow a retry. `pay_again` has then counted the replies
+        # with an error already.
         self._settle(self._cost_of([one for one in replies if one.error is None or self.hold is not None]))
         if has_lost or self.limiter.cap is not None:
             self.observer.paid = self._counted

@@ -23,8 +23,8 @@ The layers down to `Batched` also take many samples of one prompt at a time (`Gr
 observer. A sample that is cached or in flight goes through `answer` by itself.
 
 A request that waits to be repeated still counts as one of the concurrent requests. If `Retried` were above
-`Limited`, a server that refuses requests would get others in their place at once: twice as many during an
-outage, and five times as many that it refuses.
+`Limited`, another request would take its place at once. A server would then get twice as many requests during
+an outage, and an overloaded one would refuse five times as many.
 
 Waiting requests are sent in the order of their runs (`queue_position`), so that the first of many runs finish
 early. This order changes no record.
@@ -292,7 +292,7 @@ class Endpoint(Part):
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """Return everything except the call that can change a reply, as JSON-compatible data, for cache keys.
+        """Return everything that can change a reply, except the call, as JSON-compatible data for cache keys.
 
         The identity contains no secrets, limits or timeouts.
         """
@@ -305,7 +305,8 @@ class Endpoint(Part):
         return str(self.identity())
 
     def configured(self, **given: Any) -> Endpoint:
-        """Return the model with the settings `given` instead of its own. `base_url` is the URL of the server.
+        """Return a copy of the model, in which the settings `given` replace its own. The URL of the server is
+        given as `base_url`.
 
         Raises:
             ValueError: If a setting is unknown or invalid.
@@ -328,8 +329,8 @@ class Endpoint(Part):
         return True
 
     def cached_prefix(self, call: Call) -> str | None:
-        """Return the prefix of the prompt that the provider is asked to cache, or `None`. Of concurrent calls
-        with the same prefix, all wait until the first has a reply.
+        """Return the prefix of the prompt that the provider is asked to cache. `None` means no prefix. While
+        the first call with a prefix is in flight, other calls with the same prefix wait.
         """
         return None
 
@@ -399,7 +400,7 @@ class Endpoint(Part):
 
 def provider_seed(call: Call) -> int | None:
     """Return the seed that is sent to the provider, or `None` if the call has none: its seed plus its sample
-    index and, in a later attempt or repeat, a hash of these two.
+    index and, in a later attempt or repeat, a hash of the attempt and the repeat.
     """
     if call.seed is None:
         return None

@@ -137,7 +137,7 @@ def test_a_model_that_is_not_there():
         found = checked(server, "openai/m", "openai")
         assert len(server.calls) == 1  # and nothing more is asked of it
     assert (found.reachable, found.model_there, found.schema) == (True, False, None)
-    assert found.problems == ("404: no model 'm' here", "the server has a, b")
+    assert found.problems == ("404: no model 'm' here", "the server has only the models a, b")
 
 
 def test_a_key_that_is_wrong():

@@ -54,12 +54,12 @@ def cell(lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, task_n
         if any(_secrets(model) for model in _models(lab)):
             lines.insert(0, "# The panel's lab has an API key, which is not included here.")
     except _NoSource as why:
-        lines.append(f"# `lab` is the lab that was passed to the panel: it contains {why}.")
+        lines.append(f"# `lab` is the lab that was passed to the panel, since it contains {why}.")
     try:
         task_source = _task(task, imports)
     except _NoSource as why:
         task_source = task_name
-        lines.append(f"# `{task_name}` is a task that was passed to the panel: it contains {why}.")
+        lines.append(f"# `{task_name}` is a task that was passed to the panel, since it contains {why}.")
     arguments = [_source(strategy, imports), task_source]
     if budget is not None:
         arguments.append(f"budget={_source(budget, imports)}")

@@ -26,7 +26,8 @@ def facts_of(run: Run) -> dict[str, Any]:
         of a person, by thought id; `outside`, the tool that fetched the text of a thought from outside, by
         thought id; `right`, the ids of thoughts with a right answer that was not chosen; `solvable`, one
         character per thought in the order of the record: `1` if it could still lead to a right answer, `0` if
-        it could not, `?` if that is unknown; `plans`, every version of every plan in the order of creation.
+        it could not, `?` if that is unknown, or "" if it is unknown for all; `plans`, every version of every
+        plan, ordered by the thought that made the plan and then by version.
     """
     blamed, findings = blame_and_findings(run)
     labels = labels_of(run)

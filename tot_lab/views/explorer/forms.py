@@ -127,7 +127,7 @@ def kinds_of(base: Any) -> list[type[BaseModel]]:
     """Return the classes that a control offers for a field of type `base`.
 
     For a `Part`, these are the subclasses in `form_classes()` whose fields all have initial values. For
-    another model, this is the model itself.
+    another pydantic model, it is the class `base` itself.
     """
     if not isinstance(base, type) or not issubclass(base, BaseModel):
         return []
@@ -258,7 +258,7 @@ def _layout_for(options: Sequence[str]) -> dict[str, str]:
 
 
 class Choice(Control):
-    """The control of a field whose value is a pydantic model. `below` has the form of the selected class."""
+    """The control of a field whose value is a pydantic model. `below` shows the form of the chosen class."""
 
     def __init__(
         self, name: str, accepts: Accepted, meaning: str, start: Any, changed: Callable[[], None]
@@ -288,7 +288,9 @@ class Choice(Control):
 
     @property
     def form(self) -> Form | None:
-        """The form of the selected class. Forms of previously selected classes keep their values."""
+        """The form of the selected class, or `None` if "none" is selected. Forms of previously selected
+        classes keep their values.
+        """
         name = self.widget.value
         if name == "none":
             return None

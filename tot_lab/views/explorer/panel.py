@@ -363,7 +363,7 @@ class _Tasks:
 
     @property
     def name(self) -> str:
-        """The expression for the selected one of the given tasks in the notebook, such as `tasks[0]`."""
+        """The expression in the notebook for the selected one of the given tasks, such as `tasks[0]`."""
         return f"tasks[{self.listed.value}]"
 
     def update(self) -> None:

@@ -21,11 +21,13 @@ LARGEST = 300_000
 """Maximum number of bytes of the saved form in a cell."""
 
 MOST_LINES = 5_000
-"""Maximum number of journal lines of runs whose saved form is built immediately and contains their page."""
+"""Maximum number of journal lines, of all runs together, for a saved form that is built before the widget is
+displayed and contains the page of the runs.
+"""
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
-# The compressed page halves the size of a cell. After it is unpacked, its own security policy applies.
+# Compression of the page halves the size of a cell. After it is unpacked, its own security policy applies.
 _UNPACK = """<!doctype html><meta charset="utf-8"><script>
 (async () => {
   const bytes = Uint8Array.from(atob("PAGE"), (sign) => sign.charCodeAt(0));
@@ -60,8 +62,8 @@ def saved_html(runs: Sequence[Run], *, unfolded: bool = False) -> str:
 
     Args:
         runs: The runs.
-        unfolded: Show the page at once, whatever its size. Otherwise it is folded, and left out if the HTML
-            would exceed `LARGEST` bytes.
+        unfolded: Show the page at once, whatever its size. Otherwise it is folded, and left out if the runs
+            have more than `MOST_LINES` lines or the HTML would exceed `LARGEST` bytes.
     """
     from tot_lab.views.explorer.page import page  # noqa: PLC0415  the widget is drawn first
     from tot_lab.views.report import run_html  # noqa: PLC0415

@@ -200,13 +200,14 @@ class _DisplayedRun:
 class Explorer(Saved, anywidget.AnyWidget):
     """An interactive view of a run: its tree, steps, timeline, prompts, replies and costs.
 
-    A saved notebook keeps a card of the run with a picture of its tree, and the page of the run if the cell
-    then has at most 300 kB.
+    A saved notebook keeps a card of the run with a picture of its tree. It also keeps the page of the run if
+    the run has at most 5,000 journal lines and the cell then has at most 300 kB.
 
     Args:
-        run: A run, a stream (`lab.stream(strategy, task)`), which the explorer starts, the `Recorder` of a
+        run: A run, a stream (`lab.stream(strategy, task)`), which the explorer starts, or the `Recorder` of a
             search that you run yourself. A sweep or a list of runs is shown as a `SweepExplorer`.
-        lab: The lab that runs new branches. `None` uses the lab of a stream.
+        lab: The lab that runs new branches. `None` uses the lab of a stream. Without a stream, no branch can
+            be run then.
 
     Example:
         explorer = tl.Explorer(lab.stream(tl.TreeOfThoughts(), task))
@@ -247,7 +248,7 @@ class Explorer(Saved, anywidget.AnyWidget):
             self._loop = asyncio.get_running_loop()
         self._connected = threading.Event()
         self._context: contextvars.Context | None = None
-        if lab is not None and not hasattr(lab, "stream"):  # its room takes long to import
+        if lab is not None and not hasattr(lab, "stream"):  # no isinstance: `Lab` takes long to import
             raise TypeError(f"lab must be a Lab: got {lab!r}.")
         self._lab = lab
         self._task: asyncio.Task[Run] | None = None
@@ -316,7 +317,7 @@ class Explorer(Saved, anywidget.AnyWidget):
 
     def _start(self, stream: Stream) -> Recorder:
         """Start a stream, and return its recorder."""
-        if not hasattr(stream, "steer"):  # its room takes long to import
+        if not hasattr(stream, "steer"):  # no isinstance: `Stream` takes long to import
             is_near = isinstance(stream, str | os.PathLike) or inspect.isawaitable(stream)
             hint = no_run(stream, "tl.Explorer") if is_near else "A sweep is accepted too."
             kind = type(stream).__name__
@@ -505,7 +506,7 @@ class Explorer(Saved, anywidget.AnyWidget):
         return embedded
 
     def close(self) -> None:
-        """Stop a live run, and free its memory in the kernel and the browser.
+        """Stop a live run, and free the memory of the widget in the kernel and the browser.
 
         Displaying the explorer again reopens it.
         """
@@ -744,11 +745,12 @@ def _weak_handler(explorer: Explorer) -> Callable[[Any], None]:
 class CompareExplorer(Explorer):
     """An explorer of two runs side by side, with their differences marked.
 
-    The runs are aligned by path. Ids of the second run begin with `b:`.
+    A thought is compared with the child of the corresponding parent that has the same text or, without one,
+    the same number (`tot_lab.views.explorer.comparing`). Ids of the second run begin with `b:`.
 
     Args:
         a: A run.
-        b: A second run. Like the run of an `Explorer`, it may be live.
+        b: A second run, or a stream or recorder as in `Explorer`.
         lab: The lab that runs new branches.
     """
 
