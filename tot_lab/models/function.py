@@ -80,8 +80,8 @@ class Function:
         return text
 
     def _line_of(self, error: Exception) -> str:
-        """Return the last line of the function's file that `error` passed through, as " (line 3 of f)", or
-        "".
+        """Return the innermost line of the function's file in the traceback, as " (line 3 of f)", or "" if
+        there is none.
         """
         called = self.model if hasattr(self.model, "__code__") else type(self.model).__call__
         code = getattr(called, "__code__", None)

@@ -145,7 +145,9 @@ class AdaptiveLimiter(RateLimiter):
     async def measured(
         self, endpoint: Endpoint, inner: Backend, calls: Sequence[Call], observer: CallObserver
     ) -> Sequence[Reply]:
-        """Make one request through `inner`, and adapt the limit to its outcome. Raises its `Failure`."""
+        """Make one request through `inner`, and adapt the limit to its outcome. Raises the same `Failure` as
+        `inner`.
+        """
         now = asyncio.get_running_loop().time
         sent, is_full = now(), self.under_way >= self.concurrency
         limit = max(self.concurrency, self.under_way)

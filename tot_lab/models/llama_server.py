@@ -22,7 +22,7 @@ def serve() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupted notebook cell must not stop the server
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # output of llama.cpp goes to the log
+    os.dup2(2, 1)  # what llama.cpp prints goes to stderr, which is a log file
     settings = json.loads(sys.stdin.readline())
 
     import xllamacpp  # noqa: PLC0415

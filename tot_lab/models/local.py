@@ -1,8 +1,8 @@
 """Language models on this machine: starts and stops llama.cpp's server.
 
-Models with equal settings share one server. It starts with the first call, and stops when no model uses it
-any more, at the latest when the interpreter exits. The identity of a model is its name, the hash of its
-weights and its context window; slots and threads are not part of it.
+Models with equal weights, context window, slots and threads share one server. It starts with the first call,
+and stops when no model uses it any more, at the latest when the interpreter exits. The identity of a model is
+its name, the hash of its weights and its context window; slots and threads are not part of it.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ class Local(Endpoint):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the server is running."""
+        """Whether the server is running. Also true if the weights are missing: `answer` reports that."""
         with suppress(OSError):
             return _server_for(self).endpoint is not None
-        return True  # `answer` will report the error
+        return True
 
     async def start(self) -> None:
         """Start the server and load the weights. If that fails, `answer` reports the error."""
@@ -210,7 +210,7 @@ class _Server:
         return None if (prefixes := self.prefixes) is None else prefixes.endpoint
 
     async def takes_tools(self) -> bool:
-        """Whether the chat template supports tools. If it does not, llama.cpp drops tools silently."""
+        """Whether the chat template supports tools. If not, llama.cpp would drop them without a notice."""
         if self._takes_tools is None and (endpoint := self.endpoint) is not None:
             _, props = await endpoint.look("/props")
             caps = props.get("chat_template_caps") if isinstance(props, dict) else None

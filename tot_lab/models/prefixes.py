@@ -1,12 +1,12 @@
 """Prefixes of prompts that the calls of a search share, each processed once by a llama.cpp server.
 
 llama.cpp reuses the prefix of a prompt that a slot still holds, so calls made one after another process a
-shared prefix once. This fails for concurrent calls, since each slot processes the prefix for itself, and for
-calls with a seed, which must not reuse what a slot holds, since earlier calls would change the rounding of
-their replies. For both, the paragraphs before the last one are processed first, the state of the slot is
-saved to a file, and the file is restored for every call with the same prefix. Each state is computed from
-that of the next shorter prefix, in the same steps, so a call with a seed starts from the same bits whatever
-calls came before.
+shared prefix once. Concurrent calls gain nothing from this, since each slot processes the prefix for itself.
+Calls with a seed must not reuse what a slot holds, since earlier calls would change the rounding of their
+replies. For both kinds of calls, the paragraphs before the last one are processed first, the state of the
+slot is saved to a file, and the file is restored for every call with the same prefix. Each state is computed
+from that of the next shorter prefix, in the same steps, so a call with a seed starts from the same bits
+whatever calls came before.
 
 References:
     llama.cpp, tools/server/README.md: `id_slot`, `cache_prompt`, and `POST /slots/{id_slot}` with `save` and
@@ -92,7 +92,7 @@ def _without_reply(call: Call) -> Call:
 
 class _Cached(Listening):
     """A call observer that stores the reported number of cached tokens in `tokens`. It forwards that number
-    less `beforehand`, the cached tokens that were processed for this same call just before.
+    less `beforehand`: tokens that are cached only because they were processed for this call just before.
     """
 
     def __init__(self, observer: CallObserver, beforehand: int = 0) -> None:

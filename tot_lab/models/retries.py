@@ -3,9 +3,9 @@
 Only failures that may be temporary are repeated: 408, 409, 429, 5xx except 501, broken connections, and
 replies that the server marks as failed (`chat/failures.py` decides which). Of several samples, only those
 that failed are requested again. The wait is the provider's Retry-After or, without one, half a second before
-the first retry and twice as long before each later one, times a random factor from 0.5 to 1, so that many
-callers do not return at once. The last failure becomes a reply with an error and its usage. The usage of
-earlier failures is noted, and counts towards every limit.
+the first retry and twice as long before each later one, up to a minute, times a random factor from 0.5 to 1,
+so that many callers do not return at once. The last failure becomes a reply with an error and its usage. The
+usage of earlier failures is noted, and counts towards every limit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _QUIET = 30.0
 
 
 class Retried:
-    """The layer that sends a request until it is answered or cannot succeed.
+    """The layer that sends a request until it is answered, cannot succeed, or was repeated `retries` times.
 
     It also separates the thinking of each reply from its text, so that the cache stores them apart.
     """

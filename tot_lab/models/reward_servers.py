@@ -126,7 +126,7 @@ class RewardServer(ServedModel):
         return self._chosen(values)
 
     def _chosen(self, values: list[float]) -> float:
-        """Return the probability of the class that means correct, the only one by default."""
+        """Return the probability of the class that means correct. Here, the model must have a single class."""
         if len(values) > 1:
             raise not_readable(f"expected one number for each reward: got {values!r:.100}")
         return values[0]

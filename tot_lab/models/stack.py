@@ -13,11 +13,11 @@
     Measured       reports each request to an adaptive limit                    limits.py
     Endpoint       the adapter: one request to a real model                     openai_compatible/, …
 
-Each layer is a backend that wraps the next one, and has one method, `answer`. It takes calls that can be one
-request and their observer, and returns one reply per call in the same order. Several calls differ in their
-sample index, or in their prompts if the endpoint has a `list_key`. A failed call gets a reply with an error.
-Only an endpoint raises `Failure`, which `Retried` catches. A backend reports what it does as notes to the
-observer.
+Each layer is a backend that wraps the next one, and has one method, `answer`. It takes the calls of one
+request with their observer, and returns one reply per call in the same order. The calls of one request differ
+only in their sample index, or also in their prompts if the endpoint has a `list_key`. A failed call gets a
+reply with an error. Only an endpoint raises `Failure`, which `Retried` catches. A backend reports what it
+does as notes to the observer.
 
 The layers down to `Batched` also take many samples of one prompt at a time (`Grouping`), each with its own
 observer. A sample that is cached or in flight goes through `answer` by itself.

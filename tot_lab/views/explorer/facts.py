@@ -22,12 +22,12 @@ def facts_of(run: Run) -> dict[str, Any]:
     """Return what the browser shows about the thoughts of a run in addition to its records.
 
     Returns:
-        `blame`, the component to blame for a failure; `findings`, beginning with why the run failed; `marks`
-        of a person, by thought id; `outside`, the tool that fetched the text of a thought from outside, by
-        thought id; `right`, the ids of thoughts with a right answer that was not chosen; `solvable`, one
-        character per thought in the order of the record: `1` if it could still lead to a right answer, `0` if
-        it could not, `?` if that is unknown, or "" if it is unknown for all; `plans`, every version of every
-        plan, ordered by the thought that made the plan and then by version.
+        `blame`, the component to blame for a failure, or `None`; `findings`, beginning with why the run
+        failed; `marks` of a person, by thought id; `outside`, the tool that fetched the text of a thought
+        from outside, by thought id; `right`, the ids of thoughts with a right answer that was not chosen;
+        `solvable`, one character per thought in the order of the record: `1` if it could still lead to a
+        right answer, `0` if it could not, `?` if that is unknown, or "" if it is unknown for all; `plans`,
+        every version of every plan, ordered by the thought that made the plan and then by version.
     """
     blamed, findings = blame_and_findings(run)
     labels = labels_of(run)

@@ -34,7 +34,7 @@ SHOWN = 10
 def form_classes() -> tuple[type[Part], ...]:
     """Return the classes of all strategies and tree search components that a form offers.
 
-    Components of installed packages come last. Those that cannot be imported are left out.
+    Components of other installed packages come last. Those that cannot be imported are left out.
     """
     found = [*built_in("strategies").values(), *axes(), Stop]
     for group in ("strategies", *AXES):

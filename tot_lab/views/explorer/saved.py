@@ -27,7 +27,7 @@ displayed and contains the page of the runs.
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
-# Compression of the page halves the size of a cell. After it is unpacked, its own security policy applies.
+# Compression halves the size of a cell. After the page is unpacked, its own security policy applies.
 _UNPACK = """<!doctype html><meta charset="utf-8"><script>
 (async () => {
   const bytes = Uint8Array.from(atob("PAGE"), (sign) => sign.charCodeAt(0));

@@ -136,6 +136,7 @@ class _DisplayedRun:
         self.partial: dict[Position, tuple[str, str]] = {}
         """The thought and the partial text of each streaming call."""
         self.known = len(source.lines) if isinstance(source, Run) else source._written
+        """Number of recorded lines."""
         self.live = isinstance(self._source, Recorder)
         self.forget()
 
@@ -351,7 +352,7 @@ class Explorer(Saved, anywidget.AnyWidget):
 
     @property
     def steer(self) -> Steering:
-        """Pauses a live run, and changes its search (`stream.steer`).
+        """The object that pauses a live run and changes its search (`stream.steer`).
 
         Raises:
             ValueError: If the explorer was not made from a stream.
