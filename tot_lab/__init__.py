@@ -40,10 +40,10 @@ and the notebooks (`tot-lab notebooks DIR` copies them).
 #     tl.think(question) · %%think · tot-lab think                           apps/
 #       └ a run of two stages: gather, then Deep Think → report, panel
 #
-# A run is its records: tree, frames, figures and reports are computed from this list, and nothing else stores
-# state. Subpackages import downwards only: apps, views, analysis, lab, runtime, then models, tools, record,
-# strategies and domains side by side, and core. Pandas, plotly and networkx are imported when something is
-# shown, and every name of `tl` when it is first used.
+# A run is its list of records: tree, frames, figures and reports are computed from it, and nothing else
+# stores state. Subpackages import downwards only: apps, views, analysis, lab, runtime, then models, tools,
+# record, strategies and domains side by side, and core. Pandas, plotly and networkx are imported when
+# something is shown, and every name of `tl` when it is first used.
 #
 # Every name of `tl` is listed in `_NAMES` or in a namespace below. `python tests/contract/test_names.py`
 # regenerates the stub `__init__.pyi` from them.
@@ -302,7 +302,7 @@ class _Presets:
         return getattr(__getattr__("presets"), name)
 
 
-# `from tot_lab.evaluators import Value` works like `tl.evaluators.Value`. Until then, nothing is imported.
+# `from tot_lab.evaluators import Value` works like `tl.evaluators.Value`. Nothing is imported before that.
 _importable = {f"tot_lab.{space.__name__}": space for space in _NAMESPACES}
 sys.modules.update({**_importable, "tot_lab.presets": _Presets()})  # type: ignore[dict-item]
 

@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 START = 16  # the first limit
 LARGEST = 512
-"""The largest limit. An operating system often allows a process 1,024 open connections and files."""
+"""The largest limit. It leaves room below the 1,024 open connections and files that an operating system often
+allows a process.
+"""
 
 SAMPLES = 16
 """The least number of replies in a measurement. A measurement of a larger limit needs as many as that limit.
@@ -153,7 +155,8 @@ class _Step(NamedTuple):
 
 
 _Search = Generator[_Step, float, tuple[int, float]]
-"""Yields limits, receives their throughputs, and returns the best limit with its throughput."""
+"""A generator that yields limits, receives their throughputs, and returns the best limit and its throughput.
+"""
 
 
 class AdaptiveLimit:
@@ -189,7 +192,7 @@ class AdaptiveLimit:
         limit as large has worked since, or if failures turned out to be as frequent at another limit.
         """
         self._refused = -1.0  # time of the last refusal
-        self._falling = False  # whether no measurement was completed since then
+        self._falling = False  # whether no measurement was completed since that refusal
         self._shares = _Shares()
         self._rule = self._limits()
         self._step = next(self._rule)
@@ -266,7 +269,7 @@ class AdaptiveLimit:
     # Each generator receives the throughput at the limit that it yielded, or `_Refused` is thrown into it.
 
     def _limits(self) -> Generator[_Step, float, None]:
-        """Search for the best limit, hold it, and start again at the limit of each refusal."""
+        """Search for the best limit, and hold it. After a refusal, start again at the limit in `_Refused`."""
         limit, reason = START, ""
         while True:
             try:

@@ -275,9 +275,9 @@ async def _speed(endpoint: Endpoint, problems: list[str], notes: _Notes) -> tupl
     """Return the tokens per second of one call, and how many calls are answered at the same time.
 
     If the server has fewer slots than `AT_ONCE`, calls queue, and their median time is longer than that of
-    one call alone: about 2.5 times with one slot, 1.5 times with two. The median ignores a single late call.
-    If calls queue, they are made once more, and the better result counts. For a provider's own service, only
-    the speed is measured.
+    one call alone: about 2.5 times as long with one slot, and 1.5 times with two. The median ignores a single
+    late call. If calls queue, they are made once more, and the better result counts. For a provider's own
+    service, only the speed is measured.
     """
     slots = None
     try:

@@ -31,7 +31,7 @@ from tot_lab.core.scrubbing import scrubbed
 from tot_lab.models.stack import warn_of_failure
 
 _MISTAKES = (NameError, AttributeError, TypeError, LookupError, ImportError, ArithmeticError)
-"""Exceptions that suggest a mistake in the code of a model function, so that its line is named."""
+"""Exceptions that suggest a mistake in the code of a model function. The error then names the line."""
 
 
 class Function:

@@ -30,7 +30,7 @@ def in_table(name: str, provider: str) -> Mapping[str, Any]:
 
 
 def window_in_table(name: str, provider: str) -> int | None:
-    """Return the most tokens of a prompt by litellm's table, or `None` if the table does not say."""
+    """Return the most tokens of a prompt according to litellm's table. `None` if the table does not say."""
     window = in_table(name, provider).get("max_input_tokens")
     return int(window) if isinstance(window, int) else None
 
@@ -50,7 +50,7 @@ def _table() -> dict[str, Any]:
 
 
 def price_in(known: Mapping[str, Any]) -> Price | None:
-    """Return the price in a table entry, in USD per million tokens, or `None`."""
+    """Return the price in a table entry, in USD per million tokens, or `None` if the entry has none."""
     prompt, output = known.get("input_cost_per_token"), known.get("output_cost_per_token")
     if prompt is None or output is None:
         return None

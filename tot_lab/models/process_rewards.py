@@ -137,7 +137,7 @@ class MathShepherd(_Labeller):
 
     The model is trained on steps of one line each, which begin with `Step 1:`, `Step 2:`, and so on. For such
     solutions, set `split=r"\\n+"` of the evaluator `RewardModel`. The authors take the least reward of the
-    steps as the reward of the solution, which is its setting `aggregate="min"`.
+    steps as the reward of the solution, as the evaluator does with `aggregate="min"`.
 
     References:
         Model card of peiyi9979/math-shepherd-mistral-7b-prm; Wang et al. 2024, Math-Shepherd,
@@ -170,7 +170,7 @@ class RLHFlowPRM(_Labeller):
     The first message is the problem and the first step. In the prompt for a later step, each earlier step is
     answered with `+`. The server applies the chat template of the model. Each step is a request of its own,
     since the API takes one conversation. The authors take the mean reward of the steps as the reward of the
-    solution, which is `aggregate="mean"` of the evaluator `RewardModel`.
+    solution, as the evaluator `RewardModel` does with `aggregate="mean"`.
 
     References:
         RLHFlow/RLHF-Reward-Modeling, math-rm/README.md and prm_evaluate.py (model type `Deepseek`).
@@ -277,8 +277,8 @@ def _lines(solution: Solution) -> list[str]:
 
 
 def _by_line(page: Any, solution: Solution) -> tuple[list[int], list[int]]:
-    """Return the token ids of the problem and of each line with a line break after it, and the indexes of the
-    line breaks that end a step, from the response of `/tokenize`.
+    """Read `page`, the response of `/tokenize`. Return the token ids of the problem and of all lines, each
+    line with a line break after it, and the indexes of those line breaks that end a step.
     """
     tokens = page.get("tokens") if isinstance(page, dict) else None
     if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):

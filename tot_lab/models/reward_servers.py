@@ -51,7 +51,7 @@ class Solution(NamedTuple):
 
 
 class RewardServer(ServedModel):
-    """A reward model on a server, to be the setting `model` of the evaluator `RewardModel`.
+    """A reward model on a server. The evaluator `RewardModel` calls it, as its setting `model`.
 
     The solution is the last message of the assistant, and its steps are separated by blank lines. Later
     messages, such as the instruction to a judge, and sampling settings are not sent. The call's `options` are
@@ -126,7 +126,7 @@ class RewardServer(ServedModel):
         return self._chosen(values)
 
     def _chosen(self, values: list[float]) -> float:
-        """Return the probability of the class that means correct. Here, the model must have a single class."""
+        """Return the probability of the class that means correct. By default, only one class is allowed."""
         if len(values) > 1:
             raise not_readable(f"expected one number for each reward: got {values!r:.100}")
         return values[0]

@@ -1,9 +1,9 @@
 """The limit on real spending in USD.
 
 Before a request, the most that it can cost is reserved. When the replies arrive, their cost counts as spent,
-and the rest of the reservation is released. The whole reservation counts as spent if a request was cancelled
-after it was sent, if a reply reports no usage or impossible usage, or if the request failed after the
-provider may have processed it, since each may have been charged. A request is repeated only if the limit
+and the rest of the reservation is released. The whole reservation counts as spent if the provider may have
+charged an unknown amount: the request was cancelled after it was sent, a reply reports no usage or impossible
+usage, or the request failed after the provider may have processed it. A request is repeated only if the limit
 allows its maximum cost again. If the limit does not allow a request for several calls at once, they are
 requested in parts, each after the part before is paid. The notes of a call state the most that it can have
 cost so far, so that the journal of a killed run has that amount. If the price is unknown, the limit cannot be
@@ -67,12 +67,12 @@ class SpendLimiter:
         return math.fsum(hold.most for hold in self._held)
 
     def refusal(self, most: float) -> dict[str, float | None]:
-        """Return the data of a note about a refused request, which can cost up to `most` USD."""
+        """Return the data of a note about a refused request, which could cost up to `most` USD."""
         left = None if self.cap is None else self.cap - self.total
         return {"most": most, "left": left, "cap": self.cap}
 
     async def reserve(self, most: float, observer: CallObserver) -> Hold | None:
-        """Reserve `most` USD, if need be after other reservations end. `None` if too little is left."""
+        """Reserve `most` USD, if need be after other reservations end. Returns `None` if too little is left."""
         hold = Hold(most, loop := asyncio.get_running_loop())
         if self.cap is None:
             return hold

@@ -71,12 +71,12 @@ class Grouping(Backend, Protocol):
     """A layer that takes many samples of one prompt at a time, which needs less CPU time than one by one."""
 
     async def answer_each(self, asked: SampleCalls, give: Give) -> None:
-        """Call `give` with each observer and its reply, or `None`, as soon as it is known."""
+        """Call `give` with each observer and its reply or `None` (see `Give`), as soon as it is known."""
 
 
 UNLISTED = "not answered as a list"
 """Error of calls with different prompts that an endpoint could not answer in one request. `Batched` then
-makes one request for each call, since only one of them may be at fault.
+makes one request for each call, since possibly only one of them is at fault.
 """
 
 LATER = "not requested yet"
@@ -86,7 +86,7 @@ LATER = "not requested yet"
 
 
 NO_SERVER = "No server answers at {} for {}. Start it, or set {} of the model"
-"""Message of `Endpoint.problem`, to format with the address, the model, and the setting for the address."""
+"""Template of a message of `Endpoint.problem`. Its slots: address, model, and the setting for the address."""
 
 RUN_NUMBER: ContextVar[int] = ContextVar("tot_lab_run_number", default=0)
 """Number of the run of the current task. Runs are counted from 1 as they begin. 0 means no run."""
@@ -228,8 +228,9 @@ class Failure(Exception):
 
     @property
     def may_be_charged(self) -> bool:
-        """Whether the provider may have processed the request and charge for it. A refused request costs
-        nothing. 408 may be charged, since proxies send it if the model is too slow.
+        """Whether the provider may have processed the request and charge for it. It does not charge for a
+        request that it refused (a status below 500, or 503). The exception is 408, since proxies send it if
+        the model is too slow.
         """
         if self.status is not None and not self.begun:
             return self.status == 408 or (self.status >= 500 and self.status != 503)
@@ -325,7 +326,7 @@ class Endpoint(Part):
 
     @property
     def uses_reported_window(self) -> bool:
-        """Whether the context window that the server reports applies. `False` means only `window` does."""
+        """Whether the context window that the server reports is used. If not, only that of `window` is."""
         return True
 
     def cached_prefix(self, call: Call) -> str | None:
@@ -390,7 +391,7 @@ class Endpoint(Part):
         """
 
     def priced(self, reply: Reply) -> Reply:
-        """Return a stored reply of unknown cost with the cost of its tokens, if the price is set."""
+        """Return a stored reply. If its cost is unknown and the price is set, add the cost of its tokens."""
         return reply
 
     @abstractmethod

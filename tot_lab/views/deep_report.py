@@ -98,7 +98,7 @@ class _Section(NamedTuple):
 
 def _sections(data: DeepThought) -> list[_Section]:
     """Return the sections of the report: head, gathering, each iteration, and the final solution."""
-    task = sanitize(data.task.expandtabs(4))  # "> " would change the width of a tab
+    task = sanitize(data.task.expandtabs(4))  # the "> " of a quotation would shift the tab stops
     if not is_paragraph(task):
         task = "\n".join(f"> {line}".rstrip() for line in task.split("\n"))
     task = _labelled("Task", task)

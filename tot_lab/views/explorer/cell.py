@@ -44,7 +44,7 @@ def cell(lab: Lab, strategy: Strategy, task: Task, budget: Budget | None, task_n
         lab: The lab of the run.
         strategy: The strategy.
         task: The task.
-        budget: The budget of the run.
+        budget: The budget of the run. `None` leaves it out.
         task_name: The expression for the task in the notebook, used if the task has no source.
     """
     imports = {"import tot_lab as tl"}

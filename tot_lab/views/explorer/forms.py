@@ -85,6 +85,7 @@ class Accepted(NamedTuple):
 
     low: float | None = None
     high: float | None = None
+    """The bounds. `None` means no bound. They do not state whether a value may be equal to a bound."""
 
     optional: bool = False
     """Whether `None` is accepted."""

@@ -498,7 +498,9 @@ class Explorer(Saved, anywidget.AnyWidget):
         return {"text/html": html, "text/plain": "\n".join([repr(self), *texts])}
 
     def _get_embed_state(self, drop_defaults: bool = False) -> Any:
-        """Return the state for a page without a kernel, as of `ipywidgets.embed`. It has the saved page."""
+        """Return the state for a page without a kernel, such as one of `ipywidgets.embed`: the page of the
+        runs.
+        """
         from tot_lab.views.explorer.page import page  # noqa: PLC0415
 
         embedded = super()._get_embed_state()  # with its defaults: the module of a widget is one of them
