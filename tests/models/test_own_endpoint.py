@@ -47,7 +47,7 @@ def test_a_check_reports_what_the_server_does(tmp_path):
     lab = tl.Lab(Own(), runs=None, cache=tmp_path)
     found = wait(lab.check())
     assert found.context_window == 9_000
-    advice = "prompts of more than 1000 tokens are refused, the model has 9000. Set context_window"
+    advice = "prompts of more than 1000 tokens are refused, but the model accepts 9000. Set context_window"
     assert advice in found.problems
     assert lab.gateway.window == 1_000
     lab = tl.Lab(Own(truncates=False), runs=None, cache=tmp_path)

@@ -324,7 +324,7 @@ def _window(endpoint: Endpoint, facts: ServerFacts) -> tuple[int | None, list[st
     """Return the usable context window, or `None` if it is unknown, and the problems with it."""
     own = getattr(endpoint, "context_window", None)
     if own is None and not endpoint.uses_reported_window:
-        hint = f", the model has {facts.context_window}" if facts.context_window else ""
+        hint = f", but the model accepts {facts.context_window}" if facts.context_window else ""
         return facts.context_window, [
             f"prompts of more than {endpoint.window()} tokens are refused{hint}. Set context_window"
         ]

@@ -72,7 +72,7 @@ class SpendLimiter:
         return {"most": most, "left": left, "cap": self.cap}
 
     async def reserve(self, most: float, observer: CallObserver) -> Hold | None:
-        """Reserve `most` USD, if need be after other reservations end. Returns `None` if too little is left."""
+        """Reserve `most` USD, perhaps after other reservations end. Returns `None` if too little is left."""
         hold = Hold(most, loop := asyncio.get_running_loop())
         if self.cap is None:
             return hold

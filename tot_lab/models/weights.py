@@ -143,7 +143,8 @@ def check(name: str, path: Path) -> None:
     if (found := sha256_of(path)) != KNOWN[name].sha256:
         raise OSError(
             f"{path} is not the file known as {name!r} and is not used: got sha256 {found} instead of "
-            f"{KNOWN[name].sha256}."
+            f"{KNOWN[name].sha256}. Delete it if it still exists, and get the right one with: "
+            f"tot-lab model pull {name}"
         )
 
 

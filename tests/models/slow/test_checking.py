@@ -83,7 +83,7 @@ def test_a_server_that_can_do_little():
         'evaluate="logprob" will not work',
         "n samples are n requests",
         "answers only 1 of 64 concurrent calls",
-        "more than 4096 tokens are refused, the model has 40960",
+        "more than 4096 tokens are refused, but the model accepts 40960",
         "the price is unknown",
     ):
         assert words in said
