@@ -1,8 +1,8 @@
 """The report on a run of Deep Think as Markdown, as an HTML panel and as a short text.
 
 The layout is that of the "Deep Think" report of Cogtrix, with additions. The panel is rendered from the
-Markdown, so that both have the same content. Clamped settings, assumed values and failures are reported where
-they occurred. Text written by a model cannot change the structure of the report.
+Markdown, so that both have the same content. Settings that were clamped to their range, assumed values and
+failures are reported where they occurred. Text written by a model cannot change the structure of the report.
 
 The `deep_think` tool returns the Markdown to a model. A change of its wording therefore changes prompts and
 cache keys.

@@ -232,7 +232,7 @@ class Explorer(Saved, anywidget.AnyWidget):
     ).tag(sync=True)
 
     def __new__(cls, run: Any = None, *args: Any, **settings: Any) -> Any:
-        """Return a `SweepExplorer` for a sweep or a list of runs."""
+        """Return a `SweepExplorer` for a sweep or a list of runs, else a new `Explorer`."""
         if isinstance(run, list | tuple) and not run:
             raise ValueError(f"run must contain at least one run: got {run!r}.")
         if is_sweep(run) or isinstance(run, list | tuple):
