@@ -133,8 +133,8 @@ class ToolLimits(Part):
     """The most characters of a tool's result that the model is shown. The record keeps the whole result."""
 
     overflow: Literal["cut", "more"] = "cut"
-    """How a longer result is shown. `cut` truncates it; `more` lets the model read the rest piece by piece
-    with a tool named `more`, which this strategy adds."""
+    """How a result with more than `max_result_characters` is shown. `cut` truncates it; `more` lets the model
+    read the rest piece by piece with a tool named `more`, which this strategy adds."""
 
     transform_result: UserFunction | None = None
     """A function `(tool, result) -> text` whose text the model is shown in place of a successful result, such
@@ -269,8 +269,9 @@ class Acting(ToolLimits, Prompting):
         return calls
 
     def arguments_for_model(self, task: Task, tool: ToolSpec, known: Sequence[str]) -> dict[str, str]:
-        """The arguments of a tool that is called for the model: its required arguments are the question, and
-        an argument `context` is the context of the task followed by `known`, the results so far.
+        """The arguments of a tool that is called for the model. Each required argument is the question. An
+        argument `context`, if the tool has one, is the context of the task followed by `known`, the results
+        so far.
         """
         given = dict.fromkeys(tool.parameters.get("required", []), task.question)
         if "context" in tool.parameters.get("properties", {}):
@@ -511,7 +512,8 @@ def _guided(tools: Iterable[ToolSpec]) -> list[Message]:
 
 
 def _line(tool: ToolSpec) -> str:
-    """One tool as a line of a prompt. Small models mistake the form `name(arguments)` for the tool's name."""
+    """One tool as a line of a prompt. The arguments stand apart from the name, because small models take a
+    form such as `name(arguments)` for the whole name."""
     named = {
         name: schema.get("type", "any") if isinstance(schema, dict) else "any"
         for name, schema in tool.parameters.get("properties", {}).items()

@@ -84,8 +84,8 @@ class ForestOfThoughts(Prompting):
     def _judged(
         self, task: Task, at: str, answers: Sequence[Answer], weights: Sequence[float]
     ) -> Procedure[Hashable | None]:
-        """The key (`answer_key`) of the answer that the judge chooses. `None` if fewer than two answers
-        differ, or if there is no readable reply."""
+        """The key (`answer_key`) of the answer that the judge chooses. `None` if there are fewer than two
+        different answers with a vote, or if the judge's reply is not readable."""
         texts: dict[Hashable, str] = {}
         for answer, weight in zip(answers, weights, strict=True):
             if weight:

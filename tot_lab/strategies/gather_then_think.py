@@ -1,4 +1,4 @@
-"""Gather, then think: find out with tools what a task needs, and reason about it (Cogtrix, "/think").
+"""Gather, then think: find out with tools what a task needs, and reason about it.
 
     classify   the category of the task: by keywords, and by a model call only if they do not decide
     gather     a tool-using strategy looks for what tasks of that category need
@@ -77,7 +77,7 @@ class GatherThenThink(Prompting):
     uses the model of the gatherer's last call.
 
     References:
-        Cogtrix, "/think".
+        Cogtrix, an assistant (github.com/NorthlandPositronics/Cogtrix), command `/think`.
     """
 
     strategy: Strategy = DeepThink()
@@ -177,7 +177,7 @@ class GatherThenThink(Prompting):
         above = parent_of(at) or at
         thought = yield from emit(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, thought.text, "")
-        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))  # none calls a model
+        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))  # not deep-think
         part = part.model_copy(update={"tools": looking})
         answer = yield from intercept(
             watch,
@@ -226,7 +226,7 @@ class GatherThenThink(Prompting):
 
 
 def _undecided(why: str) -> Classified:
-    """The default, for a task that neither its words nor the model decide."""
+    """The category `general`, if neither the keywords nor the model have decided on one."""
     return Classified(
         GENERAL, "default", f"its words name no one category, and {why}: the default is {GENERAL!r}"
     )

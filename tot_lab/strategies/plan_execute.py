@@ -1,7 +1,7 @@
 """Plan–Execute–Reflect: write a plan, execute its steps, and reflect on the goal.
 
     plan     the model writes steps; a plan that cannot be carried out is requested again
-    execute  the next step (linear), or all steps whose dependencies are done, a wave (dag)
+    execute  the next step (linear), or a wave: all steps whose dependencies are done (dag)
              tool_call → the tool itself · analysis → one completion · composite → another strategy
     recover  a failed step is retried, then the open steps are rewritten (a patch)
     reflect  is the goal reached? If not, failed steps are patched, or further steps are appended
@@ -75,7 +75,8 @@ class Outcome(NamedTuple):
     Attributes:
         step: The step, with its new status.
         node: Id of the thought with the result. "" if there is no result.
-        halt: The error of a call refused by a budget or a cancellation, which ends the run. "" if none was.
+        halt: The error of a call refused by a budget or a cancellation, which ends the run. "" if no
+            call was refused.
         preview: The text that the model is shown in place of the result. `None` means the result itself.
         was_called: Whether the tool of a `tool_call` step was called, with or without success.
     """
@@ -108,8 +109,8 @@ class PlanExecute(Acting):
     SATISFIED nor UNSATISFIED is recorded as unreadable and counts as not satisfied.
 
     References:
-        Design "Reactive Agents", Plan–Execute–Reflect; Wang et al. 2023, Plan-and-Solve,
-        arXiv:2305.04091.
+        reactive-agents-ts (github.com/tylerjrbuell/reactive-agents-ts), strategy `plan-execute-reflect`; Wang
+        et al. 2023, Plan-and-Solve, arXiv:2305.04091.
     """
 
     kind = "plan_execute"
@@ -490,7 +491,8 @@ class _Work:
         """Reflect on the goal.
 
         Returns:
-            Whether the goal is reached, the text of the reflection, and the stop reason if the call failed.
+            Whether the goal is reached, the text of the reflection, and the stop reason if the call failed
+            ("" if it succeeded).
         """
         parts = [self.goal, self._shown(), HOW[self.by.reflection_depth], VERDICT]
         call = self.by.call(self.at, "review", "\n\n".join(parts), self._rewrites)

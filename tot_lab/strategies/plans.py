@@ -1,8 +1,8 @@
 """Plans as data: their types, their validation, and references from a step to the result of another.
 
-A model writes only the content of steps, under the names of the design (`toolName`, `dependsOn`, …); the
-program adds ids, statuses, times and totals. A plan that cannot be carried out is rejected before any step
-runs, with an error that names the step (Reactive Agents, "Plan types").
+A model writes only the content of steps, under camelCase names (`toolName`, `dependsOn`, …); the program adds
+ids, statuses, times and totals. A plan that cannot be carried out is rejected before any step runs, with an
+error that names the step.
 """
 
 from __future__ import annotations
@@ -153,9 +153,7 @@ class PlanStep(StepDraft):
         return f"{self.id} {self.title}".strip()
 
     def content(self) -> dict[str, Any]:
-        """The part of the step that is known before it starts, as JSON-ready data under the design's
-        names.
-        """
+        """The part of the step that is known before it starts, as JSON-ready data under camelCase names."""
         return self.model_dump(
             by_alias=True,
             mode="json",
@@ -323,8 +321,10 @@ Named = Mapping[str, tuple[str, ...]]
 
 
 def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequence[int]]) -> Named:
-    """Map the ids in a draft to step ids: earlier steps first, then ids as written, then positions in the
-    draft.
+    """Map each name that a draft may give to a step to the ids of the steps it stands for.
+
+    Names are the ids of earlier steps and those written in the draft. A name of two different steps is
+    ambiguous. The position of a draft's step (`s4` or `4`) is a name unless it is one of these.
     """
     made = [tuple(f"s{number}" for number in several) for several in numbers]
     names: dict[str, tuple[str, ...]] = {id: (id,) for id in before}

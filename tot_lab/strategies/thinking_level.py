@@ -1,4 +1,4 @@
-"""Thinking levels: how much a model reasons before each reply, for any strategy (design "Reactive Agents").
+"""Thinking levels: how much a model reasons before each reply, for any strategy.
 
     instruct    a section of the system prompt requests reasoning inside <think>…</think>
     watch       turns, tool results and errors, and replies with low confidence
@@ -82,7 +82,7 @@ UNSURE = 0.5
 """A reply that states a lower confidence triggers a reflection."""
 
 CONFIDENCE = 0.7
-"""Confidence that the design assigns to every reflection."""
+"""The confidence of every reflection. It is a constant, which no reply changes."""
 
 _RESULTS = 3
 _RESULT_CHARACTERS = 1_000
@@ -181,7 +181,7 @@ class Reflection(NamedTuple):
         turn: The number of model calls before it.
         should_continue: Always true: a reflection never stops a loop.
         suggested_action: The line `Next: …` of the text, if any.
-        confidence: Always `CONFIDENCE`, a constant of the design.
+        confidence: Always `CONFIDENCE`.
     """
 
     because: str

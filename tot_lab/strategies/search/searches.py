@@ -37,7 +37,7 @@ class Stop(Part):
     kind: ClassVar[str] = "stop"
 
     solved: Unit | None = 1.0
-    """The search ends when a kept thought reaches this score at `min_depth` or deeper, unless its domain
+    """The search ends when a kept thought reaches this score at `min_depth` or deeper, unless the domain
     says that its path is incomplete. `None` means never."""
 
     depth: Annotated[int, Field(ge=1, le=1000)] = 3
