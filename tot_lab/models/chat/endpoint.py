@@ -129,7 +129,7 @@ class ChatEndpoint(Endpoint):
             raise ValueError(
                 f"price of cached tokens must be at most {price[0]}, that of others: got {price[2]}"
             )
-        return price  # `need` assumes that no prompt token is cached, which is the highest cost
+        return price  # `need` relies on this: a call costs most if no prompt token is cached
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON-compatible data, without the key."""
@@ -168,7 +168,8 @@ class ChatEndpoint(Endpoint):
         If the model refuses one of several calls, that call gets a reply with an error.
 
         Raises:
-            Failure: If a request failed, or the server marks replies as failed; its `replies` are the others.
+            Failure: If a request failed, or the server marks replies as failed. `Failure.replies` are the
+                replies to the other calls.
         """
         if self._is_list(calls):
             return await self._listed(calls, observer)

@@ -478,7 +478,7 @@ class LiteLLM(ChatEndpoint):
 
     def _model_in(self, answers: Answers) -> str:
         name, provider = resolved(load_litellm(), self.name)
-        # litellm uses two names for a model of Ollama.
+        # litellm uses two names for a model of Ollama, so the reported one is not used.
         return answers.model if answers.model and provider != "ollama_chat" else name
 
     def _state(self, choice: Choice) -> str:
