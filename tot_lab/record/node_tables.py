@@ -165,7 +165,7 @@ _DERIVED = {"depth", "children", "task"}
 
 _OF_CALLS = dict.fromkeys(CallSums.__struct_fields__)
 """Columns of `nodes_df` about the calls behind the nodes. The calls are unknown (`Header.unknown`); the cells
-are kept if a table has all of them."""
+are kept if a table has all of these columns."""
 
 
 def _nodes(

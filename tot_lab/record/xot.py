@@ -277,7 +277,7 @@ def _task(question: str | None, idx: int) -> Task:
     if kind is None:
         raise ValueError(f"a puzzle must have 4, 9 or 24 numbers: got {question[:80]!r}.")
     task = make_task(kind, " ".join(numbers))
-    if task.domain.kind != kind:  # `make_task` takes numbers that are no hand for another game
+    if task.domain.kind != kind:  # numbers that are no hand make a task of another kind
         raise ValueError(f"a hand must be four integers from 1 to 13: got {question[:80]!r}.")
     return task
 

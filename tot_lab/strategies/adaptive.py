@@ -207,9 +207,9 @@ class Adaptive(Prompting):
     """The strategies to choose from, by name."""
 
     routes: dict[str, str] = {}
-    """The strategy for each kind of task (`simple`, `writing`, `steps`, `open`; see `kind_of`) or for each
-    kind of domain, which takes precedence. Kinds without an entry use the built-in `ROUTES`.
-    `tl.stats.calibrate_router` derives routes from a sweep."""
+    """The strategy for each kind of task (`simple`, `writing`, `steps`, `open`; see `kind_of`) or domain
+    (such as `game24`). The entry of a domain takes precedence. Kinds without an entry use the built-in
+    `ROUTES`. `tl.stats.calibrate_router` derives routes from a sweep."""
 
     default: str = "reactive"
     """The strategy for tasks without a route. It also runs after a partial result: the chosen
@@ -339,7 +339,8 @@ def _is_partial(strategy: Strategy, answer: Answer) -> bool:
     """Whether the default strategy should run too.
 
     A search that ends at its depth limit, or a tree search at its limit of iterations, counts as complete.
-    After a call refused by a budget or a cancellation, no other strategy could make a call either.
+    `False` after a call refused by a budget or a cancellation, since the default strategy could make no call
+    either.
     """
     if halts(answer.stop_reason):
         return False

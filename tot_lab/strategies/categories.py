@@ -16,7 +16,7 @@ LOOKED_AT = 4_000
 """Characters of a task that are searched for keywords."""
 
 GENERAL = "general"
-"""The category of tasks that fit no other. It is never offered to a model."""
+"""The category of a task if none of `CATEGORIES` was found for it. It is never offered to a model."""
 
 
 class Category(NamedTuple):

@@ -213,7 +213,7 @@ class Turn(NamedTuple):
         native: Whether they are the provider's native tool calls.
         unknown: Names of nonexistent tools in calls that are written in the text.
         repaired: Names of the tools whose calls had malformed arguments.
-        error: The error of a failed call.
+        error: Why the model call failed. `None` if it succeeded.
         provider_state: `Reply.provider_state`.
     """
 
@@ -280,8 +280,8 @@ def with_hints(talk: Sequence[Message], hints: Sequence[str]) -> list[Message]:
 
 
 def halt_in(observations: Sequence[Observation]) -> str | None:
-    """The error of the first of `observations` whose call was refused by a budget or a cancellation, which
-    refuses all further calls too. `None` if no call was.
+    """The error of the first observation whose call a budget or a cancellation refused, as it would refuse
+    all further calls. `None` if there is no such observation.
     """
     return next((seen.error for seen in observations if seen.error is not None and halts(seen.error)), None)
 

@@ -30,7 +30,7 @@ class ForestOfThoughts(Prompting):
     References:
         Bi et al. 2025, Forest-of-Thought: Scaling Test-Time Compute for Enhancing LLM Reasoning,
         arXiv:2412.09078, sections 3.1 (sparse activation) and 3.3 (consensus-guided decision). The paper's
-        correction of steps is part of the strategy of a tree.
+        correction of steps is left to `strategy`.
     """
 
     kind: ClassVar[str] = "forest_of_thoughts"

@@ -91,8 +91,7 @@ class GatherThenThink(Prompting):
 
     research: Annotated[ResearchDelegate, Field(strict=False)] = ResearchDelegate()
     """How fetched pages are read again: a `tl.records.ResearchDelegate`, or its settings as a dict such as
-    `{"enabled": False}`. Its share of the context window also limits all gathered text that the strategy is
-    shown.
+    `{"enabled": False}`. Its `cap_ratio` also limits all gathered text that the strategy is shown.
     """
 
     def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
@@ -106,8 +105,8 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            # After a refusal by a budget or a cancellation, the strategy's first call shows whether the whole
-            # run is refused.
+            # A budget may refuse calls of the gatherer alone. The strategy's first call shows whether it
+            # refuses those of the whole run.
             if not halts(gathered.stop_reason):
                 allowed = self._within_gatherer(task)
                 found = yield from self.research.think(allowed, watch.uses, self, f"{at}.1", watch.model)
@@ -197,7 +196,7 @@ class GatherThenThink(Prompting):
         return answer
 
     def _within_gatherer(self, task: Task) -> Task:
-        """`task` with only the gatherer's tools: no other tool may fetch an address that they found."""
+        """`task` with only the gatherer's tools, so that no other tool fetches an address that they found."""
         if not isinstance(self.gatherer, Acting):
             return task
         allowed = self.gatherer.available_tools(task).tools

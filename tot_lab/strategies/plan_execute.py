@@ -320,8 +320,8 @@ class _Work:
         return steps
 
     def _unmet(self) -> list[str]:
-        """Required tools that were called too rarely. A composite step that was given a tool decided itself
-        how often to call it.
+        """Required tools that were called too rarely. Tools of completed composite steps are left out: such a
+        step decides itself how often to call a tool.
         """
         finished = [step for step in self.steps if step.type == "composite" and step.status == "completed"]
         chosen = {name for step in finished for name in step.tool_hints}
@@ -515,7 +515,7 @@ class _Work:
         return satisfied, thought.text, ""
 
     def _patch(self, review: str) -> Procedure[str]:
-        """Have the open steps rewritten. Returns the stop reason if that failed; the plan is then
+        """Have the open steps rewritten. Returns "", or the stop reason if that failed; the plan is then
         unchanged.
         """
         failed = [step.id for step in self.steps if step.status == "failed"]
@@ -533,7 +533,7 @@ class _Work:
         return ""
 
     def _augment(self, review: str) -> Procedure[str]:
-        """Have steps appended. Returns the stop reason if that failed."""
+        """Have steps appended. Returns "", or the stop reason if that failed."""
         steps, stop = yield from self._ask_planner("augment", self._planned, self._shown(), review, AUGMENT)
         if steps is None:
             return stop

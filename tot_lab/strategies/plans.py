@@ -128,11 +128,11 @@ class PlanStep(StepDraft):
         status: `pending`, `in_progress`, `completed`, `failed`, or `skipped` (a step that it needs was not
             completed, or a patch dropped it).
         result: The text of the result. `None` before the step is completed.
-        error: Why the step failed, was skipped or cannot be carried out.
+        error: Why the step failed, was skipped or cannot be carried out. `None` otherwise.
         retries: Attempts after the first.
         tokens_used: Tokens of its model calls. `None` if the model does not report them.
-        started_at: Seconds since the run began.
-        completed_at: Seconds since the run began.
+        started_at: When it started, in seconds since the run began. `None` before that.
+        completed_at: When it was completed, failed or was skipped, in seconds since the run began. `None` before.
         node: Id of its thought.
     """
 
@@ -176,9 +176,9 @@ class Plan(BaseModel):
             cancelled).
         version: 1, plus one for each patch and augmentation.
         started: Start of the run (ISO 8601, UTC).
-        created_at: Seconds since `started`.
-        updated_at: Seconds since `started`.
-        completed_at: Seconds since `started`.
+        created_at: When the plan was made, in seconds since `started`.
+        updated_at: When it was last changed, in seconds since `started`.
+        completed_at: When it ended, in seconds since `started`. `None` if it has not.
         tokens: Tokens of all its model calls. `None` if the model does not report them.
         cost: USD of all its model calls. `None` if it is not known.
         journal: Path of the run's journal. Empty for a run in memory.
@@ -644,7 +644,8 @@ def text_of(step: PlanStep) -> str:
 
 
 def with_edited_text(step: PlanStep, text: str) -> PlanStep:
-    """`step` after a person edited its thought: a tool call, or else an instruction."""
+    """`step` after a person changed its thought to `text`: a tool call if it contains one, or else an
+    instruction."""
     match, end = _CALL_BEGINS.search(text), text.rfind("})") + 1
     try:
         arguments = json_of(text[match.end() - 1 : end]) if match else None

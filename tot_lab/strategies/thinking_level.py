@@ -117,13 +117,13 @@ class WithThinking(Strategy):
     """
 
     reflect_every: Annotated[int, Field(ge=0)] = 0
-    """Reflect each time after this many model calls. 0 means never."""
+    """Model calls from one reflection to the next. 0 means that their number triggers no reflection."""
 
     reflect_on_tool_error: bool = True
-    """Whether to reflect before the turn after a failed tool call."""
+    """Whether to reflect before the next turn if a tool call failed."""
 
     reflect_on_uncertainty: bool = True
-    """Whether to reflect before the turn after a reply that reports a confidence below 0.5."""
+    """Whether to reflect before the next turn if a reply reports a confidence below 0.5."""
 
     @field_validator("level", mode="before")
     @classmethod
@@ -257,7 +257,8 @@ class ThinkingManager:
         return self.last_reflection
 
     def carry_out(self, step: Call | Thought) -> Procedure[Any]:
-        """Perform `step`, with the instruction and, if one is due, after a reflection."""
+        """Perform `step`. A model call gets the request for reasoning and, if a reflection is due, its
+        text."""
         if not isinstance(step, Call):
             recorded = yield step
             if recorded is not None:

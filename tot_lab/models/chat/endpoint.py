@@ -59,7 +59,8 @@ _NO_CHOICE = Choice(None, None, None, ())
 
 
 def _with_share(reply: Reply, share: ReplyUsage, reported: str) -> Reply:
-    """Return `reply` with its `share` of the usage, or with `reported`, the usage as text if impossible."""
+    """Return `reply` with its `share` of the usage. `reported` is the usage as text if it is impossible, else
+    ""."""
     return replace(
         reply,
         input_tokens=share.prompt,
@@ -94,8 +95,8 @@ class ChatEndpoint(Endpoint):
     """
 
     context_window: Annotated[int, Field(ge=1)] | None = None
-    """Tokens of a prompt and its reply together. `None` means the known size of the model. Ollama uses this
-    size, or 4096 by default.
+    """Tokens of a prompt and its reply together. `None` means the known size of the model, and 4096 for
+    Ollama, which is told the size that is set.
     """
 
     price: _Pair | _Triple | None = None
@@ -158,7 +159,8 @@ class ChatEndpoint(Endpoint):
 
     @property
     def _takes_n(self) -> bool:
-        """Whether several samples may be one request: `False` once the server has failed to answer that."""
+        """Whether several samples may be one request. `False` after the server failed to answer such a
+        one."""
         return (self.address, self.name) not in _ONE_BY_ONE
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
@@ -291,7 +293,7 @@ class ChatEndpoint(Endpoint):
     def _note_processing(
         self, answers: Answers, calls: Sequence[Call], observer: CallObserver, *, several: bool
     ) -> None:
-        """Note how the server processed each call, as far as it reports it."""
+        """Record notes of how the server processed each call, as far as it reports that."""
         calls = calls[: len(answers.choices)]
         notes = answers.processing.notes([call.prompt for call in calls])
         for call, known in zip(calls, notes, strict=True):
