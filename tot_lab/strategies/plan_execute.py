@@ -185,8 +185,8 @@ class PlanExecute(Acting):
                 for name in ("tools", "required_tools"):
                     if getattr(value, name, None):
                         raise ValueError(
-                            f"{name} must not be set: got {getattr(value, name)!r}. A composite step has the "
-                            "tools of its toolHints."
+                            f"{name} must not be set on the strategy of composite steps: got "
+                            f"{getattr(value, name)!r}. The plan says which tools each step may call."
                         )
                 waiting += (getattr(value, name) for name in type(value).model_fields)
         return strategy

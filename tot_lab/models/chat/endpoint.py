@@ -122,13 +122,14 @@ class ChatEndpoint(Endpoint):
         except ValidationError:
             raise ValueError(
                 "expected USD per million tokens of (prompt, reply) or (prompt, reply, cached prompt), such "
-                "as (0.15, 0.6)"
+                f"as (0.15, 0.6): got {given!r:.80}"
             ) from None
         if price is not None and any(0 < one < LEAST_PRICE for one in price):
             raise ValueError(f"expected USD per million tokens, not per token: got {given!r}")
         if price is not None and len(price) == 3 and price[2] > price[0]:
             raise ValueError(
-                f"price of cached tokens must be at most {price[0]}, that of others: got {price[2]}"
+                f"the price of cached prompt tokens must be at most that of the others, {price[0]}: got "
+                f"{price[2]}"
             )
         return price  # `need` relies on this: a call costs most if no prompt token is cached
 
@@ -282,7 +283,7 @@ class ChatEndpoint(Endpoint):
         failure.message = scrubbed(failure.message, self._sent_key)
         if failure.status == 401 and not self._sent_key:
             variable = f"Set {self._provider.upper()}_API_KEY, or pass" if self._provider else "Pass"
-            failure.message += f". No key was sent to {self.address}. {variable} api_key="
+            failure.message += f". No key was sent to {self.address}. {variable} api_key= to the model"
         elif failure.status == 401:
             variables = key_variables(getattr(self, "provider", self._provider))
             source = "api_key=" if self._key else " or ".join(variables)

@@ -469,7 +469,7 @@ class LiteLLM(ChatEndpoint):
             if not self._key and provider not in _BY_KEY_ALONE:
                 raise Failure(
                     f"{self.name} is not called without a key, since litellm might send other credentials. "
-                    "Pass api_key="
+                    "Pass api_key= to the model"
                 )
             way["api_key"] = self._key or "none"  # the client requires a key even if the server does not
         elif base is not None and not key_in_environment(provider):
