@@ -95,7 +95,9 @@ def tasks_of(inspect_task: Any) -> list[Task]:
     params = ai._util.registry.registry_params(scorer)
     asks_model = scorer_name in _GRADERS
     if asks_model and params.get("model") is None:
-        raise _refusal(name, scorer_name, "it calls the model of an evaluation. Give the scorer a model with model=")
+        raise _refusal(
+            name, scorer_name, "it calls the model of an evaluation. Give the scorer a model with model="
+        )
     form = _FORMS[0] if asks_model else _form_for(ai, name, scorer, scorer_name, samples[0])
     made = []
     for number, sample in enumerate(samples, 1):

@@ -132,7 +132,8 @@ class PlanStep(StepDraft):
         retries: Attempts after the first.
         tokens_used: Tokens of its model calls. `None` if the model does not report them.
         started_at: When it started, in seconds since the run began. `None` before that.
-        completed_at: When it was completed, failed or was skipped, in seconds since the run began. `None` before.
+        completed_at: When it was completed, failed or was skipped, in seconds since the run began. `None`
+            before that.
         node: Id of its thought.
     """
 

@@ -78,7 +78,7 @@ class ToolUse(NamedTuple):
 
 
 class ResearchDelegate(PydanticModel):
-    """Whether fetched pages are read again, and how much of them.
+    """Whether the pages that the gatherer fetched are read again, and how much of them.
 
     Omissions are shown to the strategy and recorded as notes: `research.left_out` (pages beyond
     `max_pages`), `.cut` (only the beginning of a page was read), `.failed` (a page could not be read),

@@ -136,7 +136,7 @@ class WithThinking(Strategy):
         return (yield from intercept(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
 
     def manager(self) -> ThinkingManager:
-        """A `ThinkingManager` with these settings, before the first turn."""
+        """A new `ThinkingManager` with these settings."""
         return ThinkingManager(self, _State())
 
     def checks_answers(self, task: Task) -> bool:
@@ -181,7 +181,7 @@ class Reflection(NamedTuple):
         turn: The number of model calls before it.
         should_continue: Always true: a reflection never stops a loop.
         suggested_action: The line `Next: …` of the text, if any.
-        confidence: Always `CONFIDENCE`.
+        confidence: Always `CONFIDENCE`, a constant.
     """
 
     because: str

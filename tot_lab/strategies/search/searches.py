@@ -294,7 +294,7 @@ class Search(Part):
         return self.max_expansions(branch, depth)
 
     def max_own_calls(self, branch: int, depth: int) -> int:
-        """The most calls that the search itself makes, such as reflections, in a tree as for
+        """The most calls that the search itself makes, such as reflections. The arguments are those of
         `max_expansions`."""
         return 0
 
