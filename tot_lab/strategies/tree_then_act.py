@@ -182,7 +182,7 @@ class TreeThenAct(Prompting):
 
     @property
     def _alone(self) -> Value | None:
-        """The evaluator for thoughts whose joint score could not be read. `None` if there is no joint score."""
+        """The evaluator for thoughts whose joint score could not be read. `None` if no `Joint` is set."""
         joint = self.evaluate
         if not isinstance(joint, Joint):
             return None
