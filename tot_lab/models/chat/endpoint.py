@@ -59,7 +59,7 @@ _NO_CHOICE = Choice(None, None, None, ())
 
 
 def _with_share(reply: Reply, share: ReplyUsage, reported: str) -> Reply:
-    """Return `reply` with its `share` of the usage. `reported` is the usage as text if it is impossible, else
+    """Return `reply` with its `share` of the usage. `reported` is an impossible usage as text, and otherwise
     ""."""
     return replace(
         reply,
@@ -96,7 +96,7 @@ class ChatEndpoint(Endpoint):
 
     context_window: Annotated[int, Field(ge=1)] | None = None
     """Tokens of a prompt and its reply together. `None` means the known size of the model, and 4096 for
-    Ollama, which is told the size that is set.
+    Ollama, which sets up the model with this size.
     """
 
     price: _Pair | _Triple | None = None
@@ -161,7 +161,7 @@ class ChatEndpoint(Endpoint):
     @property
     def _takes_n(self) -> bool:
         """Whether several samples may be one request. `False` after the server failed to answer such a
-        one."""
+        request."""
         return (self.address, self.name) not in _ONE_BY_ONE
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
