@@ -284,7 +284,7 @@ def test_a_price_that_is_none(price):
         tl.OpenAICompatible(model="m", base_url="http://127.0.0.1:9/v1", price=price)
     assert str(caught.value) == (
         "OpenAICompatible.price: expected USD per million tokens of (prompt, reply) or (prompt, reply, "
-        "cached prompt), such as (0.15, 0.6)."
+        f"cached prompt), such as (0.15, 0.6): got {price!r}."
     )
 
 

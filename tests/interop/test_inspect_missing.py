@@ -40,5 +40,6 @@ def test_a_task_of_inspect_in_a_journal_needs_no_inspect_and_is_not_graded(tmp_p
     made = run(tl.OneAnswer(), task, says_42)
     loaded = tl.load(made.save(tmp_path / "run.jsonl"))
     assert (loaded.task, loaded.answer) == (task, "42")
-    with pytest.warns(RuntimeWarning, match="a loaded task cannot call its scorer 'inspect_ai/match'"):
+    why = "the task of a loaded run cannot call its scorer 'inspect_ai/match'"
+    with pytest.warns(RuntimeWarning, match=why):
         assert loaded.grade is None

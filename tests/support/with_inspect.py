@@ -571,7 +571,7 @@ def of_points():
         (in_sandbox, "'in_sandbox' cannot grade an answer: .*[Nn]o sandbox"),
         (of_points, "'of_points' .*must give one grade: got 7"),
         (perplexity, "'inspect_ai/perplexity' .*it needs more of the model's output"),
-        (model_graded_qa, "'inspect_ai/model_graded_qa' .*Pass it a model with model="),
+        (model_graded_qa, "'inspect_ai/model_graded_qa' .*Give the scorer a model with model="),
         (lambda: pattern(r"#### (\d+)"), "'inspect_ai/pattern' .*its pattern finds neither"),
     ],
 )

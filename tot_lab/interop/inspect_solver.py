@@ -357,7 +357,9 @@ def _at_once(work: Coroutine[Any, Any, None]) -> None:
     except StopIteration:
         return
     work.close()
-    raise RuntimeError("An Inspect span must begin without awaiting: got one that awaits, perhaps its id.")
+    raise RuntimeError(
+        "An Inspect span must begin without awaiting: got one that awaits, perhaps to make its id."
+    )
 
 
 class _InspectTool(Tool):

@@ -25,7 +25,8 @@ from tot_lab.record.logs.inspect_ai import grade_of
 
 _GRADERS = ("inspect_ai/model_graded_qa", "inspect_ai/model_graded_fact")
 _FORMS = ("{}", "ANSWER: {}")
-"""Templates of the model output that a scorer is given for an answer. Some scorers search for the second."""
+"""Templates of the model output that a scorer is given for an answer. Some scorers search the output for
+`ANSWER:`."""
 
 
 class InspectTask(General):
@@ -50,15 +51,15 @@ class InspectTask(General):
         task has no target.
 
         Raises:
-            Ungraded: If the task was loaded from a file, which does not contain the scorer.
+            Ungraded: If the task comes from a loaded run, whose journal does not contain the scorer.
             ValueError: If the scorer's value is not a grade from 0 to 1.
         """
         if task.reference is None:
             return None
         if self._graded is None:
             raise Ungraded(
-                f"a loaded task cannot call its scorer {self.scorer!r}. Make the tasks of {self.task!r} "
-                "again: tl.tasks(inspect_task)"
+                f"the task of a loaded run cannot call its scorer {self.scorer!r}. Make the tasks of "
+                f"{self.task!r} again: tl.tasks(inspect_task)"
             )
         return self._graded(answer)
 
@@ -94,7 +95,9 @@ def tasks_of(inspect_task: Any) -> list[Task]:
     params = ai._util.registry.registry_params(scorer)
     asks_model = scorer_name in _GRADERS
     if asks_model and params.get("model") is None:
-        raise _refusal(name, scorer_name, "it calls the model of an evaluation. Pass it a model with model=")
+        raise _refusal(
+            name, scorer_name, "it calls the model of an evaluation. Give the scorer a model with model="
+        )
     form = _FORMS[0] if asks_model else _form_for(ai, name, scorer, scorer_name, samples[0])
     made = []
     for number, sample in enumerate(samples, 1):

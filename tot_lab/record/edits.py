@@ -19,7 +19,17 @@ from tot_lab.core.records import Scored, Thought
 
 
 class Branched(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a branch was made: the parent run, the node, and the change there."""
+    """How a branch was made: the parent run, the node, and the change there.
+
+    Attributes:
+        run: Id of the parent run.
+        node: Id of the thought that was changed, or from which another strategy continues.
+        file: Journal of the parent run. `None` for a run in memory.
+        content: The new text of the thought. `None` if it was not changed.
+        score: The new score of the thought. `None` if it was not changed.
+        strategy: Settings of the strategy that continues. Empty for a change of the text or the score.
+        before: How the parent run itself was branched. `None` if it was not.
+    """
 
     run: str
     node: str
@@ -48,7 +58,8 @@ class Edits:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Edits | None:
-        """Return the edits in `data` (`Header.branched`), including those of parent runs. `None` if none."""
+        """Return the edits in `data` (`Header.branched`), including those of parent runs. `None` if there are
+        none."""
         contents: dict[str, str] = {}
         scores: dict[str, float] = {}
         for step in _lineage(Branched.of(data)):

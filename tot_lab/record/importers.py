@@ -1,9 +1,9 @@
 """Loading runs: journals, and the logs of other tools.
 
 An importer is a class with two static methods: `recognises(head)`, whether it reads files that begin with the
-bytes `head`, and `read(path)`, which returns the run or runs of a file. A Parquet file, which names its
-columns at its end, is recognised by `PAR1` and the beginning of its footer. An attribute `expects` describes
-how such files begin, for the error about a file that no importer recognises. Importers are components of the
+bytes `head`, and `read(path)`, which returns the run or runs of a file. For a Parquet file, which names its
+columns at its end, `head` is `PAR1` and the beginning of the footer. An attribute `expects` describes how
+such files begin, for the error about a file that no importer recognises. Importers are components of the
 group `importers` (`tot_lab.core.registry`); those of installed packages are tried only on files that no
 built-in importer recognises. `published.py` is an example.
 """
@@ -29,7 +29,7 @@ from tot_lab.record.run import load as load_journal
 from tot_lab.record.waiting import with_progress
 
 HEAD = 4096
-"""Number of bytes at the beginning of a file that importers see to recognise it."""
+"""Bytes at the beginning of a file by which importers recognise it."""
 
 ENDINGS = (".jsonl", ".json", ".eval", ".parquet")
 """Suffixes of the files that are read if a folder is loaded."""

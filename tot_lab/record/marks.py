@@ -29,7 +29,7 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         verdict: `right`, `wrong`, or `None` for only a note.
-        note: The note, empty if it is missing.
+        note: The note, "" if there is none.
     """
 
     verdict: Verdict | None = None

@@ -99,8 +99,8 @@ def read_nodes(
             and `raw` keeps those of the rows.
         state: Column with the state of the node: `kept`, `pruned`, another decision of
             `tl.records.Decided`, or true (kept) and false (pruned). `answer` marks the nodes that hold the
-            final answers; the best score is first. `None` takes `state`, if it
-            holds nothing else.
+            final answers; the one with the best score gives the answer of the run. `None` takes the column
+            `state`, unless it holds other words.
         run: Column with the id of the run. `None` takes `run_id` or `run`. With such a column the result is a
             list, in the order in which the runs begin in the table. If the rows have no
             setting or strategy, the names of runs with the same question contain the id.
@@ -165,7 +165,7 @@ _DERIVED = {"depth", "children", "task"}
 
 _OF_CALLS = dict.fromkeys(CallSums.__struct_fields__)
 """Columns of `nodes_df` about the calls behind the nodes. The calls are unknown (`Header.unknown`); the cells
-are kept if a table has all of them."""
+are kept if a table has all of these columns."""
 
 
 def _nodes(
@@ -332,7 +332,7 @@ class _Table:
                 del self.columns["state"]
         known = set(self.columns.values())
         if "mark" not in self.names:
-            known.add("note")  # a person's note is beside the mark
+            known.add("note")  # a person's note only if there are marks
         self.columns |= {name: name for name in _FURTHER if name in self.names and name not in known}
 
     def expect_scores(self, score_range: tuple[float, float] | None) -> None:
@@ -352,7 +352,8 @@ class _Table:
         return any(isinstance(word, str) and word not in ("", *STATES) for word in words)
 
     def found(self, field: str, read: Callable[[Any], Any], plain: type | None = None) -> list[Any]:
-        """The values of the column of a field. All are `None` if one cell cannot be read."""
+        """The values of the column of a field. If one cell cannot be read, all are `None`, and the column
+        counts as not used."""
         try:
             return self.column(self.columns.get(field), read, plain)
         except JournalError:

@@ -151,7 +151,7 @@ class LoggedEnd(NamedTuple):
 
     Attributes:
         answer: The final answer. `None` takes it from the first of `nodes`. Without an answer and without
-            `nodes`, the run has an end only if `stop` says why.
+            `nodes`, the run has an end only if `stop` is another code than `answered`.
         nodes: Ids, in the log, of the nodes that hold the final answers, best first.
         stop: Why the run ended, one of the stop codes.
         error: The error that ended the run.
@@ -159,7 +159,8 @@ class LoggedEnd(NamedTuple):
         repeat: Which repeat of the task it is.
         complete: Whether the log holds all calls, with all tokens that the model reported. `None` means that
             it does if each node except the root has a call.
-        keeps_states: Whether the nodes of the answers also get the decision that the log records for them.
+        keeps_states: Whether the first of `nodes` keeps the state that the log gives it. Otherwise it also
+            gets the state `answer`.
     """
 
     answer: str | None = None

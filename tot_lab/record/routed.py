@@ -13,9 +13,9 @@ class Routed(NamedTuple):
 
     Attributes:
         selected: The strategy that was chosen.
-        used: The strategy that gave the result. It differs from `selected` if that gave only a partial
-            result.
-        kind: Category of the task. `None` if it was not recognised.
+        used: The strategy that ran last. It differs from `selected` if that gave only a partial result, so
+            that the default strategy ran too.
+        kind: Kind of the task, or of its domain if the routes name it. `None` if no kind was decided.
         by: How it was chosen: `table`, `rule`, `model` or `default`.
         why: The reason.
     """
@@ -28,7 +28,7 @@ class Routed(NamedTuple):
 
 
 def routed_in(events: Iterable[Record]) -> Routed | None:
-    """The choice of the first `Adaptive` in a record, or `None` if it chose nothing."""
+    """The choice of the first `Adaptive` in a record. `None` if the record has no such choice."""
     choices = [event for event in events if _is_choice(event)]
     chosen = next((note for note in choices if note.name == "adaptive.chosen"), None)
     if chosen is None:

@@ -247,8 +247,8 @@ def _puzzles_in(path: Path, changed: int, size: int) -> Mapping[int, str]:
 
 
 def _puzzles(path: Path) -> dict[int, str]:
-    """The puzzles by number, from tree logs in the folder of a log. Logs with the same
-    range of numbers in their names are preferred.
+    """The puzzles by number, from tree logs in the folder of a log. Logs with the same range of numbers in
+    their names are preferred.
 
     Numbers that stand for different puzzles are left out.
     """
@@ -277,7 +277,7 @@ def _task(question: str | None, idx: int) -> Task:
     if kind is None:
         raise ValueError(f"a puzzle must have 4, 9 or 24 numbers: got {question[:80]!r}.")
     task = make_task(kind, " ".join(numbers))
-    if task.domain.kind != kind:  # the factory makes another task of numbers that are no hand
+    if task.domain.kind != kind:  # numbers that are no hand make a task of another kind
         raise ValueError(f"a hand must be four integers from 1 to 13: got {question[:80]!r}.")
     return task
 

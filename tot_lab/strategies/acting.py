@@ -113,8 +113,8 @@ class AvailableTools(NamedTuple):
 
 
 class ToolLimits(Part):
-    """Base of the parts that may set the time and the retries of their tool calls, and how much of a result
-    the model is shown.
+    """Base of the parts that make tool calls. Its settings limit the time and the retries of a call, and how
+    much of its result the model is shown.
     """
 
     kind = ""
@@ -133,8 +133,8 @@ class ToolLimits(Part):
     """The most characters of a tool's result that the model is shown. The record keeps the whole result."""
 
     overflow: Literal["cut", "more"] = "cut"
-    """How a longer result is shown. `cut` truncates it; `more` lets the model read the rest piece by piece
-    with a tool named `more`, which this strategy adds."""
+    """How a result with more than `max_result_characters` is shown. `cut` truncates it; `more` lets the model
+    read the rest piece by piece with a tool named `more`, which this strategy adds."""
 
     transform_result: UserFunction | None = None
     """A function `(tool, result) -> text` whose text the model is shown in place of a successful result, such
@@ -143,8 +143,8 @@ class ToolLimits(Part):
     the lab's function (`tl.Lab(transform_result=…)`), if it has one."""
 
     def settings(self) -> dict[str, Any]:
-        """The settings of the part. Limits that are `None` are omitted, as in records from before they
-        existed."""
+        """The settings of the part. Those of `ToolLimits` that are `None` are omitted, so that they leave the
+        records of runs as they were before these settings existed."""
         unset = {name for name in ToolLimits.model_fields if getattr(self, name) is None}
         return {name: value for name, value in super().settings().items() if name not in unset}
 
@@ -179,12 +179,12 @@ class Acting(ToolLimits, Prompting):
     """Base of the strategies whose model may call tools.
 
     Raises:
-        ValueError: At the start of a run, for a tool that the lab does not have.
+        ValueError: At the start of a run, if `tools` names a tool that the lab does not have.
     """
 
     kind = ""
     notes: ClassVar[str] = "tools"
-    """Prefix of the names of the notes that the strategy records."""
+    """Prefix of the names of the notes that the strategy records, such as `react` in `react.repeated`."""
     tools: Annotated[tuple[str, ...] | None, Field(strict=False)] = None
     """Names of the lab's tools that the model may call; `web_search` and `web-search` are the same. `None`
     means all of them."""
@@ -252,7 +252,7 @@ class Acting(ToolLimits, Prompting):
     def called_for_model(
         self, task: Task, available: AvailableTools, at: str, names: Sequence[str], known: Sequence[str]
     ) -> Procedure[list[Observation]]:
-        """Call tools that the question requests by name and that the model did not call; see
+        """Call the tools `names`, which the question requests by name and the model did not call; see
         `arguments_for_model`. The results become children of `at`.
         """
         calls = yield from self._calls_for_model(task, available, at, names, known)
@@ -269,8 +269,9 @@ class Acting(ToolLimits, Prompting):
         return calls
 
     def arguments_for_model(self, task: Task, tool: ToolSpec, known: Sequence[str]) -> dict[str, str]:
-        """The arguments of a tool that is called for the model: its required arguments are the question, and
-        an argument `context` is the context of the task followed by `known`, the results so far.
+        """The arguments of a tool that is called for the model. Each required argument is the question. An
+        argument `context`, if the tool has one, is the context of the task followed by `known`, the results
+        so far.
         """
         given = dict.fromkeys(tool.parameters.get("required", []), task.question)
         if "context" in tool.parameters.get("properties", {}):
@@ -293,7 +294,7 @@ class Acting(ToolLimits, Prompting):
             known: The tools by every name, including those that are not `offered` in this turn; see
                 `AvailableTools.known`.
             offered: Tools that the model may call.
-            source: Further thoughts that the turn continues.
+            source: Thoughts besides `at` that the turn continues.
             closing: Whether tool calls are forbidden.
         """
         call = msgspec.structs.replace(
@@ -511,7 +512,8 @@ def _guided(tools: Iterable[ToolSpec]) -> list[Message]:
 
 
 def _line(tool: ToolSpec) -> str:
-    """One tool as a line of a prompt. Small models mistake the form `name(arguments)` for the tool's name."""
+    """One tool as a line of a prompt. The arguments stand apart from the name, because small models take a
+    form such as `name(arguments)` for the whole name."""
     named = {
         name: schema.get("type", "any") if isinstance(schema, dict) else "any"
         for name, schema in tool.parameters.get("properties", {}).items()

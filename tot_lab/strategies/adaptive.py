@@ -1,5 +1,4 @@
-"""Adaptive routing: classify the task, choose a strategy for it, and run that strategy (design "Reactive
-Agents").
+"""Adaptive routing: classify the task, choose a strategy for it, and run that strategy.
 
     classify  the kind of task: by the routing table, by rules, and by a model call only if neither decides
     delegate  to the strategy of that kind
@@ -57,7 +56,7 @@ _WORDS: dict[TaskKind, tuple[str, ...]] = {
     "steps": ("multi-step", "clear multi-step"),
     "open": ("open-ended", "creative", "ToT"),
 }
-"""Further words for each kind of task that a reply may use. They are those of the design."""
+"""Further words by which a reply may name each kind of task: those of reactive-agents-ts (see `Adaptive`)."""
 
 SHORT = 40
 """The most words of a simple task."""
@@ -124,7 +123,14 @@ class Classification(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The chosen strategy. `by` is `table`, `rule`, `model`, or `default` if none of these decided."""
+    """The chosen strategy.
+
+    Attributes:
+        strategy: Its name in `Adaptive.strategies`.
+        kind: The kind of the task, or with `table` of its domain. `None` if no kind was decided.
+        by: What decided: `table` (the routes), `rule` or `model`, or `default` if none of these did.
+        why: The reason, in words.
+    """
 
     strategy: str
     kind: str | None
@@ -179,12 +185,15 @@ class Adaptive(Prompting):
     Calls: none if the routes or the rules decide, else 1, plus those of the chosen strategy; if its result is
     partial, also those of the default strategy.
 
-    The model's reply may name a kind of task, also in the words of the design (`multi-step`, `open-ended`,
-    `creative`), or a strategy: by its key in `strategies`, its own name, or that of the design
-    (`tree-of-thought`). Case and separators do not matter. A reply that names none, or several, is recorded
-    as unreadable, and `default` runs.
+    The model's reply may name a kind of task, also in the words of reactive-agents-ts (`multi-step`,
+    `open-ended`, `creative`), or a strategy: by its key in `strategies`, its own name, or its name in
+    reactive-agents-ts (`tree-of-thought`). Case and separators do not matter. A reply that names none, or
+    several, is recorded as unreadable, and `default` runs.
 
     The choice is recorded as a note, which `tl.stats.routed(run)` reads.
+
+    References:
+        reactive-agents-ts (github.com/tylerjrbuell/reactive-agents-ts), strategy `adaptive`.
     """
 
     kind = "adaptive"
@@ -198,9 +207,9 @@ class Adaptive(Prompting):
     """The strategies to choose from, by name."""
 
     routes: dict[str, str] = {}
-    """The strategy for each kind of task (`simple`, `writing`, `steps`, `open`; see `kind_of`) or for each
-    kind of domain, which takes precedence. Kinds without an entry use the built-in `ROUTES`.
-    `tl.stats.calibrate_router` derives routes from a sweep."""
+    """The strategy for each kind of task (`simple`, `writing`, `steps`, `open`; see `kind_of`) or domain
+    (such as `game24`). The entry of a domain takes precedence. Kinds without an entry use the built-in
+    `ROUTES`. `tl.stats.calibrate_router` derives routes from a sweep."""
 
     default: str = "reactive"
     """The strategy for tasks without a route. It also runs after a partial result: the chosen
@@ -305,7 +314,7 @@ class Adaptive(Prompting):
         return choice
 
     def _undecided(self, why: str) -> Choice:
-        """The default, for a task that neither a rule nor the model decides."""
+        """The default strategy, if neither a rule nor the model has chosen one."""
         return Choice(
             self.default, None, "default", f"no rule decided, and {why}: the default is {self.default!r}"
         )
@@ -330,7 +339,8 @@ def _is_partial(strategy: Strategy, answer: Answer) -> bool:
     """Whether the default strategy should run too.
 
     A search that ends at its depth limit, or a tree search at its limit of iterations, counts as complete.
-    After a call refused by a budget or a cancellation, no other strategy could make a call either.
+    `False` after a call refused by a budget or a cancellation, since the default strategy could make no call
+    either.
     """
     if halts(answer.stop_reason):
         return False

@@ -1,4 +1,4 @@
-"""Categories of tasks: 23 categories, their keywords, and what to gather for each (Cogtrix, "/think").
+"""Categories of tasks: 23 categories, their keywords, and what to gather for each.
 
 Keywords decide only if they name exactly one category; otherwise a model is asked. Of overlapping keywords
 only the longest counts, so "SQL injection" does not indicate databases.
@@ -16,7 +16,7 @@ LOOKED_AT = 4_000
 """Characters of a task that are searched for keywords."""
 
 GENERAL = "general"
-"""The category of tasks that fit no other. It is never offered to a model."""
+"""The category of a task if none of `CATEGORIES` was found for it. It is never offered to a model."""
 
 
 class Category(NamedTuple):
@@ -219,8 +219,12 @@ _NO_CATEGORY = Category(
 
 
 class Classified(NamedTuple):
-    """The category of a task (one of `CATEGORIES`, or `general`). `by` is `keywords`, `model`, or `default`
-    if neither decided.
+    """The category of a task.
+
+    Attributes:
+        category: One of `CATEGORIES`, or `general`.
+        by: What decided: `keywords` or `model`, or `default` if neither did.
+        why: The reason, in words.
     """
 
     category: str

@@ -20,6 +20,8 @@ def confidence_of(tokens: Sequence[float], kind: Confidence, group: int) -> floa
     """The confidence of a text, computed from the confidences of its tokens. 0 if there are none.
 
     Args:
+        tokens: The confidence of each token.
+        kind: The tokens or groups whose mean it is; see `DeepConf.confidence`.
         group: Tokens of a group. Groups are sliding windows over the text.
     """
     if not tokens:

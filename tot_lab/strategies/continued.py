@@ -75,7 +75,8 @@ class Continued(Strategy):
 
 
 def _steps(task: Task, event: Event) -> list[str]:
-    """The text of a thought as a step. Empty for the root of a strategy, whose text is the question."""
+    """The text of a thought, as a list of one step. Empty for the root of a strategy, whose text is the
+    question, and for other events."""
     return [event.text] if isinstance(event, Thought) and event.text != task.question else []
 
 

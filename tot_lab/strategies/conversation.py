@@ -21,7 +21,7 @@ from tot_lab.core.tools import tool_name
 # Tool calls that a model wrote as JSON text instead of native calls. A value counts as a call only if it has
 # the form of one and names an existing tool, so a JSON answer stays an answer. A truncated call is ignored,
 # since its arguments are unknown. The remaining text is the model's thought. Used only for replies without
-# native calls (Reactive Agents, "text tool calls").
+# native calls.
 
 
 _NAMES = ("name", "tool", "tool_name", "function", "action")
@@ -32,7 +32,7 @@ _ARGUMENTS = (
     "input",
     "action_input",
 )  # models mix the pairs: Llama has name/parameters
-_BARE = {*_NAMES, *_ARGUMENTS, "type", "id"}  # fields of a call without arguments
+_BARE = {*_NAMES, *_ARGUMENTS, "type", "id"}  # the only keys that a call without arguments may have
 _LEFT_OVER = re.compile(r"</?[a-z]+_calls?>|```[ \t]*+(?:\w*+\s*+```|\w++\s*+\Z)")
 _MAX_UNKNOWN = 32  # unknown tool names recorded per reply
 # Signs of truncation: the text ends inside a string, or after the beginning of a value.
@@ -111,7 +111,8 @@ def _cut_off(text: str) -> bool:
 
 def read_arguments(text: str) -> dict[str, Any] | None:
     """Read the arguments of a call: a JSON object, also malformed, with words around it, or encoded once more
-    as a string. `None` if no object could be read, if it was cut off, or if there are several different ones.
+    as a string. Empty for an empty text and for `null`. `None` if no object could be read, if it was cut off,
+    or if there are several different ones.
     """
     if not text.strip():
         return {}
@@ -212,7 +213,7 @@ class Turn(NamedTuple):
         native: Whether they are the provider's native tool calls.
         unknown: Names of nonexistent tools in calls that are written in the text.
         repaired: Names of the tools whose calls had malformed arguments.
-        error: The error of a failed call.
+        error: Why the model call failed. `None` if it succeeded.
         provider_state: `Reply.provider_state`.
     """
 
@@ -279,8 +280,8 @@ def with_hints(talk: Sequence[Message], hints: Sequence[str]) -> list[Message]:
 
 
 def halt_in(observations: Sequence[Observation]) -> str | None:
-    """The first error among `observations` by which a budget or a cancellation refuses all further calls.
-    `None` if it is missing.
+    """The error of the first observation whose call a budget or a cancellation refused, as it would refuse
+    all further calls. `None` if there is no such observation.
     """
     return next((seen.error for seen in observations if seen.error is not None and halts(seen.error)), None)
 
@@ -303,7 +304,7 @@ def recorded_turn(
     Args:
         known: The tools that the loop knew, by every name; see `core.tools.names_of`.
         offered: The tools of the call; see `Call.tools`.
-        max_calls: The most calls that the loop carried out.
+        max_calls: The most calls of one turn that the loop carried out.
     """
     turn = turn_of(thought.id, reply, known, offered)
     return as_recorded(turn._replace(calls=turn.calls[:max_calls]), thought, known, offered)

@@ -48,7 +48,8 @@ class DeepConf(Prompting):
     """Tokens of a group, a sliding window over the chain. A shorter chain is one group."""
 
     top: Annotated[float, Field(gt=0, le=1)] = 0.1
-    """Share of the chains with an answer that vote, those with the highest confidence (η in the paper)."""
+    """The share of the answered chains that have a vote: those with the highest confidence (η in the
+    paper)."""
 
     def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -101,8 +102,8 @@ class DeepConfOnline(DeepConf):
 
     References:
         Fu et al. 2025, Deep Think with Confidence, arXiv:2508.15260, section 3.3 (online; lowest group
-        confidence, adaptive sampling). The published package 0.1.0 has no adaptive sampling, and never drops
-        a further chain that is shorter than a group.
+        confidence, adaptive sampling). The published package deepconf 0.1.0 has no adaptive sampling, and
+        never drops a further chain that is shorter than a group.
     """
 
     kind: ClassVar[str] = "deep_conf_online"
@@ -120,7 +121,7 @@ class DeepConfOnline(DeepConf):
     """The number of first chains, which set the threshold."""
 
     batch: Annotated[int, Field(ge=1)] = 16
-    """Further chains that run concurrently."""
+    """Chains after the warm-up that run concurrently, before the votes are counted again."""
 
     consensus: Annotated[float, Field(gt=0, le=1)] = 0.95
     """Share of all votes for one answer at which the sampling ends (τ in the paper)."""

@@ -1,4 +1,4 @@
-"""Deep Think: branch, develop, converge, repeat (Cogtrix, "Deep Think").
+"""Deep Think: branch, develop, converge, repeat.
 
     branch      one call: different approaches
     develop     one call per approach, concurrently: plan, execute, observe and reflect in one reply
@@ -77,7 +77,7 @@ SLOTS = Slots("deep think", 4)
 """The limit of concurrent calls, shared by all runs of Deep Think in this process.
 
 References:
-    Cogtrix, Deep Think: four concurrent calls.
+    Cogtrix (see `DeepThink`): four concurrent calls.
 """
 
 _MAX_ITERATIONS = 5
@@ -108,18 +108,18 @@ class DeepThink(Prompting):
     answer is the synthesis of the iteration with the highest confidence, of equal ones the later. Its score
     is that confidence / 10, or `None` if the confidence was assumed.
 
-    In each prompt, the texts of earlier phases fill at most three quarters of the context window
-    (`tl.Task.context_window`) that the task and the instructions leave free, or a quarter of the whole window
-    if that is more; the longest are shortened if they do not fit. If the window is not known, each text has
-    at most 8,000 characters. Each cut is a note `deep_think.shortened`, a line of the report, and a finding
-    of `tl.diagnose`.
+    The task and the instructions of a prompt leave a part of the context window (`tl.Task.context_window`)
+    free. The texts of earlier phases fill at most three quarters of that part, or a quarter of the whole
+    window if that is more; the longest are shortened if they do not fit. If the window is not known, each
+    text has at most 8,000 characters. Each cut is a note `deep_think.shortened`, a line of the report, and a
+    finding of `tl.diagnose`.
 
     Stops: `converged` (the model expects no improvement from another iteration), `solved` (a confidence of at
     least 9.5), `limit:iterations`, `limit:timeout`, and `limit:errors` if a later iteration failed and an
     earlier one answers. `tl.deep_thought(run)` gives the iterations and the report.
 
     References:
-        Cogtrix, "Deep Think".
+        Cogtrix, an assistant (github.com/NorthlandPositronics/Cogtrix), docs/DEEPTHINK.md.
     """
 
     setting_aliases: ClassVar[Mapping[str, str]] = {
@@ -137,7 +137,7 @@ class DeepThink(Prompting):
     }
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.7
-    """Sampling temperature, 0–2."""
+    """Sampling temperature, 0–2. `None` means the model's default."""
 
     max_iterations: int = 3
     """The most iterations, 1–5."""
@@ -195,7 +195,7 @@ class _Iterations:
         self.sizes = sizes
         self.at = at
         self.goal = task.task_prompt(True)
-        # `context_window` is that of the lab's default model.
+        # `task.context_window` is that of the lab's default model, and says nothing about another model.
         self.window = task.context_window if strategy.model is None else None
         self.past: list[IterationResult] = []
         self.schema = True  # whether the server supports JSON schemas, as far as known
@@ -289,8 +289,8 @@ class _Iterations:
     # Develop.
 
     def _develop(self, branch: ThoughtBranch) -> Procedure[tuple[ThoughtBranch, str]]:
-        """Develop one approach: plan, execute, observe, reflect. The second value is a stop reason if it
-        failed.
+        """Develop one approach: plan, execute, observe, reflect. The second value is the stop reason if that
+        failed, and otherwise "".
         """
         found, approach = yield from self._shown(
             branch.node, "develop", lambda show: [self._found(show), _approach(branch, show)]
@@ -376,7 +376,8 @@ class _Iterations:
     ) -> Procedure[list[ThoughtBranch]]:
         """The branches with scores, best first; ties are broken by the confidence that DEVELOP stated.
 
-        A partial judgement counts only if it covers every branch.
+        If the reply is truncated or has no synthesis (`whole` is false), its scores are used only if it
+        scores every branch.
         """
         names, written = [one.name for one in solved], [given.named for given in made.evaluations]
         match = match_once(names, written, [one.id for one in solved])
@@ -473,8 +474,8 @@ class _Iterations:
     # The answer.
 
     def _answer(self, stop: str, unfinished: Sequence[ThoughtBranch]) -> Procedure[Answer]:
-        """Answer with the most confident iteration, or else with the solution of the most confident
-        branch.
+        """Answer with the most confident iteration. If no iteration was completed, answer with the most
+        confident solution among the `unfinished` branches.
         """
         best = self._best() if self.past else None
         solved = sorted((one for one in unfinished if one.solution), key=lambda one: -_confidence(one))
@@ -526,7 +527,7 @@ class _Iterations:
         if self.window is None:
             return None
         left = self.window - tokens_in(self.goal) - instructions
-        room = max(left * 3 // 4, self.window // 4)  # a quarter is for the reply; estimates are high
+        room = max(left * 3 // 4, self.window // 4)  # a quarter is for the reply; `tokens_in` overestimates
         sizes = sorted(map(tokens_in, texts))
         for k, size in enumerate(sizes):
             if size * (len(sizes) - k) > room:
@@ -541,7 +542,8 @@ class _Iterations:
     def _ask_phase(
         self, at: str, purpose: str, prompt: str, form: type[M], sample_index: int = 0, closing: str = ""
     ) -> Procedure[tuple[Structured[M], str]]:
-        """Make a call for JSON of type `form`. The second value is a stop reason if it failed.
+        """Make a call for JSON of type `form`. The second value is the stop reason if the call failed, and
+        otherwise "".
 
         Args:
             sample_index: Distinguishes iterations, which may repeat a prompt at one thought.
@@ -553,7 +555,7 @@ class _Iterations:
             ask_json(call, form, tier=tier, retries=0, schema=self.schema, closing=closing),
             slots=SLOTS,
         )
-        if result.schema_refused and purpose == "branch":  # the first call of a run; the others omit it
+        if result.schema_refused and purpose == "branch":  # the first call; later ones omit the schema
             self.schema = False
             call = self.by.call(at, purpose, prompt, _MAX_ITERATIONS)
             result = yield from with_timeout(
@@ -567,7 +569,7 @@ class _Iterations:
         return result, "limit:timeout" if error.startswith("timeout") else stop_of(error)
 
     def _assume(self, at: str, what: str, error: str | None) -> Procedure[None]:
-        """Note that a reply is used as plain text."""
+        """Record a note that a reply is used as plain text."""
         data = {"what": what, "error": error}
         yield Note(
             "deep_think.assumed",
@@ -585,7 +587,8 @@ def _score(node: str, value: float | None) -> Procedure[float | None]:
 
 
 def _trust(result: IterationResult) -> tuple[bool, float, int]:
-    """Sort key of iterations: assumed confidences last, then by confidence, then the later one."""
+    """The key by which the best iteration is the largest: a stated confidence before an assumed one, then the
+    higher confidence, then the later iteration."""
     return not result.assumed, result.confidence, result.iteration
 
 

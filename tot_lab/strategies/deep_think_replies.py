@@ -1,7 +1,7 @@
 """The results of Deep Think's iterations, and the JSON that its models write.
 
 A reply is readable if it has the text that the next stage needs: an approach, a solution or a synthesis. Any
-other text that is missing or malformed is empty, and an unreadable number is `None` (Cogtrix, "Deep Think").
+other text that is missing or malformed is empty, and an unreadable number is `None`.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
         assumed: Whether the confidence is a default, because the reply could not be read. No decision then
             depends on it.
         beam: Ids of the branches that the next iteration builds on, best first.
-        truncated: Whether the reply was truncated.
-        from_branch: Id of the branch whose solution stands in for a synthesis.
+        truncated: Whether the reply to CONVERGE was truncated.
+        from_branch: Id of the branch whose solution stands in for a synthesis. "" if there is a synthesis.
     """
 
     iteration: int
@@ -373,7 +373,8 @@ def _out_of_ten(reply: dict[str, Any]) -> dict[str, Any]:
 def _most(numbers: Sequence[float]) -> int:
     """The top of the scale that the numbers are on: 1, 10 or 100. 0 means that the numbers cannot be used.
 
-    It is 100 if every number except 0 is above 10, and 1 if no number is above 1 and one is a fraction.
+    It is 100 if every number except 0 is above 10 and at most 100. It is 1 if no number is above 1 and one is
+    a fraction.
     """
     if any(number > 10 for number in numbers):
         return 100 if all(number == 0 or 10 < number <= 100 for number in numbers) else 0

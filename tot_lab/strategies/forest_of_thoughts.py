@@ -30,7 +30,7 @@ class ForestOfThoughts(Prompting):
     References:
         Bi et al. 2025, Forest-of-Thought: Scaling Test-Time Compute for Enhancing LLM Reasoning,
         arXiv:2412.09078, sections 3.1 (sparse activation) and 3.3 (consensus-guided decision). The paper's
-        correction of steps is part of the strategy of a tree.
+        correction of steps is left to `strategy`.
     """
 
     kind: ClassVar[str] = "forest_of_thoughts"
@@ -84,8 +84,8 @@ class ForestOfThoughts(Prompting):
     def _judged(
         self, task: Task, at: str, answers: Sequence[Answer], weights: Sequence[float]
     ) -> Procedure[Hashable | None]:
-        """The key (`answer_key`) of the answer that the judge chooses. `None` if fewer than two answers
-        differ, or if there is no readable reply."""
+        """The key (`answer_key`) of the answer that the judge chooses. `None` if there are fewer than two
+        different answers with a vote, or if the judge's reply is not readable."""
         texts: dict[Hashable, str] = {}
         for answer, weight in zip(answers, weights, strict=True):
             if weight:

@@ -1,4 +1,4 @@
-"""Gather, then think: find out with tools what a task needs, and reason about it (Cogtrix, "/think").
+"""Gather, then think: find out with tools what a task needs, and reason about it.
 
     classify   the category of the task: by keywords, and by a model call only if they do not decide
     gather     a tool-using strategy looks for what tasks of that category need
@@ -77,7 +77,7 @@ class GatherThenThink(Prompting):
     uses the model of the gatherer's last call.
 
     References:
-        Cogtrix, "/think".
+        Cogtrix, an assistant (github.com/NorthlandPositronics/Cogtrix), command `/think`.
     """
 
     strategy: Strategy = DeepThink()
@@ -91,8 +91,7 @@ class GatherThenThink(Prompting):
 
     research: Annotated[ResearchDelegate, Field(strict=False)] = ResearchDelegate()
     """How fetched pages are read again: a `tl.records.ResearchDelegate`, or its settings as a dict such as
-    `{"enabled": False}`. Its share of the context window also limits all gathered text that the strategy is
-    shown.
+    `{"enabled": False}`. Its `cap_ratio` also limits all gathered text that the strategy is shown.
     """
 
     def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
@@ -106,8 +105,8 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            # After a refusal by a budget or a cancellation, the strategy's first call shows whether the whole
-            # run is refused.
+            # A budget may refuse calls of the gatherer alone. The strategy's first call shows whether it
+            # refuses those of the whole run.
             if not halts(gathered.stop_reason):
                 allowed = self._within_gatherer(task)
                 found = yield from self.research.think(allowed, watch.uses, self, f"{at}.1", watch.model)
@@ -177,7 +176,7 @@ class GatherThenThink(Prompting):
         above = parent_of(at) or at
         thought = yield from emit(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, thought.text, "")
-        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))  # none calls a model
+        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))  # not deep-think
         part = part.model_copy(update={"tools": looking})
         answer = yield from intercept(
             watch,
@@ -197,7 +196,7 @@ class GatherThenThink(Prompting):
         return answer
 
     def _within_gatherer(self, task: Task) -> Task:
-        """`task` with only the gatherer's tools: no other tool may fetch an address that they found."""
+        """`task` with only the gatherer's tools, so that no other tool fetches an address that they found."""
         if not isinstance(self.gatherer, Acting):
             return task
         allowed = self.gatherer.available_tools(task).tools
@@ -226,7 +225,7 @@ class GatherThenThink(Prompting):
 
 
 def _undecided(why: str) -> Classified:
-    """The default, for a task that neither its words nor the model decide."""
+    """The category `general`, if neither the keywords nor the model have decided on one."""
     return Classified(
         GENERAL, "default", f"its words name no one category, and {why}: the default is {GENERAL!r}"
     )

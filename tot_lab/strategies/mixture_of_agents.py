@@ -19,8 +19,8 @@ class MixtureOfAgents(Prompting):
     """Agents answer in layers. From the second layer on, each agent reads all answers of the previous layer,
     and an aggregator combines the answers of the last layer.
 
-    The sampling settings apply to all calls, `model` only to the aggregator. Agents whose calls fail are left
-    out of the next layer.
+    The sampling settings apply to all calls. `model` is that of the aggregator, and of all agents if `models`
+    is empty. If an agent's call fails, the next layer is not shown an answer of that agent.
 
     Best for several models with different strengths. Trade-off: long prompts. Calls: `agents` · `layers`
     + 1.

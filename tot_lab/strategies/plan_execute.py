@@ -1,7 +1,7 @@
 """Plan–Execute–Reflect: write a plan, execute its steps, and reflect on the goal.
 
     plan     the model writes steps; a plan that cannot be carried out is requested again
-    execute  the next step (linear), or all steps whose dependencies are done, a wave (dag)
+    execute  the next step (linear), or a wave: all steps whose dependencies are done (dag)
              tool_call → the tool itself · analysis → one completion · composite → another strategy
     recover  a failed step is retried, then the open steps are rewritten (a patch)
     reflect  is the goal reached? If not, failed steps are patched, or further steps are appended
@@ -75,7 +75,8 @@ class Outcome(NamedTuple):
     Attributes:
         step: The step, with its new status.
         node: Id of the thought with the result. "" if there is no result.
-        halt: The error of a call refused by a budget or a cancellation, which ends the run. "" if none was.
+        halt: The error of a call refused by a budget or a cancellation, which ends the run. "" if no
+            call was refused.
         preview: The text that the model is shown in place of the result. `None` means the result itself.
         was_called: Whether the tool of a `tool_call` step was called, with or without success.
     """
@@ -108,8 +109,8 @@ class PlanExecute(Acting):
     SATISFIED nor UNSATISFIED is recorded as unreadable and counts as not satisfied.
 
     References:
-        Design "Reactive Agents", Plan–Execute–Reflect; Wang et al. 2023, Plan-and-Solve,
-        arXiv:2305.04091.
+        reactive-agents-ts (github.com/tylerjrbuell/reactive-agents-ts), strategy `plan-execute-reflect`; Wang
+        et al. 2023, Plan-and-Solve, arXiv:2305.04091.
     """
 
     kind = "plan_execute"
@@ -184,8 +185,8 @@ class PlanExecute(Acting):
                 for name in ("tools", "required_tools"):
                     if getattr(value, name, None):
                         raise ValueError(
-                            f"{name} must not be set: got {getattr(value, name)!r}. A composite step has the "
-                            "tools of its toolHints."
+                            f"{name} must not be set on the strategy of composite steps: got "
+                            f"{getattr(value, name)!r}. The plan says which tools each step may call."
                         )
                 waiting += (getattr(value, name) for name in type(value).model_fields)
         return strategy
@@ -319,8 +320,8 @@ class _Work:
         return steps
 
     def _unmet(self) -> list[str]:
-        """Required tools that were called too rarely. A composite step that was given a tool decided itself
-        how often to call it.
+        """Required tools that were called too rarely. Tools of completed composite steps are left out: such a
+        step decides itself how often to call a tool.
         """
         finished = [step for step in self.steps if step.type == "composite" and step.status == "completed"]
         chosen = {name for step in finished for name in step.tool_hints}
@@ -490,7 +491,8 @@ class _Work:
         """Reflect on the goal.
 
         Returns:
-            Whether the goal is reached, the text of the reflection, and the stop reason if the call failed.
+            Whether the goal is reached, the text of the reflection, and the stop reason if the call failed
+            ("" if it succeeded).
         """
         parts = [self.goal, self._shown(), HOW[self.by.reflection_depth], VERDICT]
         call = self.by.call(self.at, "review", "\n\n".join(parts), self._rewrites)
@@ -513,7 +515,7 @@ class _Work:
         return satisfied, thought.text, ""
 
     def _patch(self, review: str) -> Procedure[str]:
-        """Have the open steps rewritten. Returns the stop reason if that failed; the plan is then
+        """Have the open steps rewritten. Returns "", or the stop reason if that failed; the plan is then
         unchanged.
         """
         failed = [step.id for step in self.steps if step.status == "failed"]
@@ -531,7 +533,7 @@ class _Work:
         return ""
 
     def _augment(self, review: str) -> Procedure[str]:
-        """Have steps appended. Returns the stop reason if that failed."""
+        """Have steps appended. Returns "", or the stop reason if that failed."""
         steps, stop = yield from self._ask_planner("augment", self._planned, self._shown(), review, AUGMENT)
         if steps is None:
             return stop

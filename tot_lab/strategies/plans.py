@@ -1,8 +1,8 @@
 """Plans as data: their types, their validation, and references from a step to the result of another.
 
-A model writes only the content of steps, under the names of the design (`toolName`, `dependsOn`, …); the
-program adds ids, statuses, times and totals. A plan that cannot be carried out is rejected before any step
-runs, with an error that names the step (Reactive Agents, "Plan types").
+A model writes only the content of steps, under camelCase names (`toolName`, `dependsOn`, …); the program adds
+ids, statuses, times and totals. A plan that cannot be carried out is rejected before any step runs, with an
+error that names the step.
 """
 
 from __future__ import annotations
@@ -128,11 +128,12 @@ class PlanStep(StepDraft):
         status: `pending`, `in_progress`, `completed`, `failed`, or `skipped` (a step that it needs was not
             completed, or a patch dropped it).
         result: The text of the result. `None` before the step is completed.
-        error: Why the step failed, was skipped or cannot be carried out.
+        error: Why the step failed, was skipped or cannot be carried out. `None` otherwise.
         retries: Attempts after the first.
         tokens_used: Tokens of its model calls. `None` if the model does not report them.
-        started_at: Seconds since the run began.
-        completed_at: Seconds since the run began.
+        started_at: When it started, in seconds since the run began. `None` before that.
+        completed_at: When it was completed, failed or was skipped, in seconds since the run began. `None`
+            before that.
         node: Id of its thought.
     """
 
@@ -153,9 +154,7 @@ class PlanStep(StepDraft):
         return f"{self.id} {self.title}".strip()
 
     def content(self) -> dict[str, Any]:
-        """The part of the step that is known before it starts, as JSON-ready data under the design's
-        names.
-        """
+        """The part of the step that is known before it starts, as JSON-ready data under camelCase names."""
         return self.model_dump(
             by_alias=True,
             mode="json",
@@ -178,9 +177,9 @@ class Plan(BaseModel):
             cancelled).
         version: 1, plus one for each patch and augmentation.
         started: Start of the run (ISO 8601, UTC).
-        created_at: Seconds since `started`.
-        updated_at: Seconds since `started`.
-        completed_at: Seconds since `started`.
+        created_at: When the plan was made, in seconds since `started`.
+        updated_at: When it was last changed, in seconds since `started`.
+        completed_at: When it ended, in seconds since `started`. `None` if it has not.
         tokens: Tokens of all its model calls. `None` if the model does not report them.
         cost: USD of all its model calls. `None` if it is not known.
         journal: Path of the run's journal. Empty for a run in memory.
@@ -323,8 +322,10 @@ Named = Mapping[str, tuple[str, ...]]
 
 
 def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequence[int]]) -> Named:
-    """Map the ids in a draft to step ids: earlier steps first, then ids as written, then positions in the
-    draft.
+    """Map each name that a draft may give to a step to the ids of the steps it stands for.
+
+    Names are the ids of earlier steps and those written in the draft. A name of two different steps is
+    ambiguous. The position of a draft's step (`s4` or `4`) is a name unless it is one of these.
     """
     made = [tuple(f"s{number}" for number in several) for several in numbers]
     names: dict[str, tuple[str, ...]] = {id: (id,) for id in before}
@@ -644,7 +645,8 @@ def text_of(step: PlanStep) -> str:
 
 
 def with_edited_text(step: PlanStep, text: str) -> PlanStep:
-    """`step` after a person edited its thought: a tool call, or else an instruction."""
+    """`step` after a person changed its thought to `text`: a tool call if it contains one, or else an
+    instruction."""
     match, end = _CALL_BEGINS.search(text), text.rfind("})") + 1
     try:
         arguments = json_of(text[match.end() - 1 : end]) if match else None

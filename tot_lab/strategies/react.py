@@ -71,16 +71,18 @@ class ReAct(Acting):
     is shown all earlier ones. Calls: 1 for each iteration, and 1 with `classify_tools`; tool calls are not
     counted.
 
-    Output tools (`tl.tool(output=True)`) are never blocked. Once the required search tools have given their
-    results, the model is asked to call the output tools. A tool with `used_when_named` (`deep-think`) that
-    the task names is called for the model before the last turn, if the model has not called it.
+    Output tools (`tl.tool(output=True)`) are never blocked; all other tools are search tools. Once the
+    required search tools have given their results, the model is asked to call the output tools. A tool with
+    `used_when_named` (`deep-think`) that the task names is called for the model before the last turn, if the
+    model has not called it.
 
     Stops: `answered`, `limit:iterations`, and `limit:required_tools` if a required tool failed and can no
     longer give its result. If a limit or a budget ends the loop, the answer is the last text that the model
     meant as one (a rejected final answer, or a turn without tool calls), or else empty.
 
     References:
-        Yao et al. 2022, ReAct, arXiv:2210.03629; design "Reactive Agents".
+        Yao et al. 2022, ReAct, arXiv:2210.03629; reactive-agents-ts
+        (github.com/tylerjrbuell/reactive-agents-ts), strategy `reactive`.
     """
 
     kind = "react"
@@ -192,8 +194,8 @@ class ReAct(Acting):
     def _limits(
         self, available: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]
     ) -> dict[str, int]:
-        """The most calls by tool name: `caps`, and `SPARE` calls beyond those required. Output tools have no
-        limit."""
+        """The most calls by tool name: `caps` and, in parallel mode, `SPARE` more than required for tools
+        that are not in `caps`. Output tools have no limit."""
         for name in caps:
             if name not in available.tools:
                 there = ", ".join(available.tools) or "none"
@@ -215,7 +217,7 @@ class ReAct(Acting):
         turn: Turn,
         observations: Sequence[Observation],
     ) -> list[str]:
-        """Tools that the question names and that have given no result, the last turn included."""
+        """Tools that the question names and that have given no result so far, not even in the turn `turn`."""
         calls = zip(turn.calls, observations, strict=True)
         used = {*progress.answered, *(call.name for call, seen in calls if not seen.error)}
         return [name for name in self.named(task, available) if name not in used]

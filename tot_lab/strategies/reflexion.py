@@ -48,10 +48,12 @@ class Reflexion(Prompting):
 
     The sampling settings are those of the critic. Attempt k runs at `at.k`. The answer is that of the last
     attempt that gave one. Its score is 1 if the critic was satisfied, 0 if not, and `None` if the critique
-    did not say. Stops: `solved` (satisfied), `stagnated`, `limit:retries`.
+    did not say. If the critic's call failed, the attempt's own score stays. Stops: `solved` (satisfied),
+    `stagnated`, `limit:retries`.
 
     References:
-        Shinn et al. 2023, Reflexion, arXiv:2303.11366; design "Reactive Agents".
+        Shinn et al. 2023, Reflexion, arXiv:2303.11366; reactive-agents-ts
+        (github.com/tylerjrbuell/reactive-agents-ts), strategy `reflexion`.
     """
 
     setting_aliases: ClassVar[Mapping[str, str]] = {

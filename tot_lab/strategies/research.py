@@ -1,4 +1,4 @@
-"""The research delegate: read fetched pages again, whole (Cogtrix, "research delegate").
+"""The research delegate: read fetched pages again, whole.
 
     find       the addresses that the gatherer fetched
     read       each page again, as much of it as fits the context window
@@ -78,11 +78,12 @@ class ToolUse(NamedTuple):
 
 
 class ResearchDelegate(PydanticModel):
-    """Whether fetched pages are read again, and how much of them.
+    """Whether the pages that the gatherer fetched are read again, and how much of them.
 
     Omissions are shown to the strategy and recorded as notes: `research.left_out` (pages beyond
-    `max_pages`), `.cut`, `.failed`, `.altered` (quotations that are not on their page), `.skipped` (no page
-    could be fetched), `.window` (the context window is not known). `research.done` counts the pages.
+    `max_pages`), `.cut` (only the beginning of a page was read), `.failed` (a page could not be read),
+    `.altered` (quotations that are not on their page), `.skipped` (no page could be fetched), `.window` (the
+    context window is not known). `research.done` counts the pages.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

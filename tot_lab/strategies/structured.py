@@ -2,7 +2,7 @@
 
 The layers are applied in order: the provider's schema output, the format described in the prompt, reading and
 repair, validation, and a new sample that is shown the exact error. Repairs, retries and failures are recorded
-as notes on the node of the call (Reactive Agents, "structured output").
+as notes on the node of the call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Tier: TypeAlias = Literal["local", "mid", "large", "frontier"]
 example, `large` and `frontier` only the schema."""
 
 RETRIES = 2
-"""Default number of retries after an unusable reply (`maxRetries`)."""
+"""Default number of retries after an unusable reply."""
 
 _ABOUT_SCHEMAS = re.compile(r"schema|response.?format|structured.?output|grammar", re.I)
 _SHOWN = 4_000  # characters of an unusable reply that the model is shown again
@@ -43,7 +43,7 @@ class Structured(NamedTuple, Generic[T]):
     """The result of `ask_json`.
 
     Attributes:
-        value: The value. `None` if it is missing.
+        value: The value. `None` if no reply contained one.
         error: Why there is no value: the error of the call or of the validation.
         replies: All replies. The last one was read.
         repaired: Whether the JSON of the last reply was malformed and repaired.
@@ -92,8 +92,8 @@ def ask_json(
 
         result = yield from ask_json(self.call(at, "plan", prompt), PlanDraft)
 
-    A failed or refused call ends the request. If the call failed because of the schema, it is repeated
-    without the schema instead.
+    A failed or refused call ends the request. If the call failed because of the schema and a retry is left,
+    it is repeated without the schema instead.
 
     Args:
         call: The call. The format of the JSON is added to its last message. Each retry is a further turn and
@@ -146,7 +146,7 @@ def ask_json(
 
 
 def read_json_as(model_type: type[T], text: str) -> T | None:
-    """The first value of `model_type` in a reply, repaired if necessary. `None` if it is missing."""
+    """The first value of `model_type` in a reply, repaired if necessary. `None` if there is none."""
     found = _form(model_type).read(text)
     return found.value if isinstance(found, _Value) else None
 

@@ -1,4 +1,4 @@
-"""Context synthesis: condense long conversations between turns, for any strategy (design "Reactive Agents").
+"""Context synthesis: condense long conversations between turns, for any strategy.
 
     opening    the messages before the model's first turn (task, tools, instructions); kept
     past       the earlier turns; condensed to a few lines at the end of the opening
@@ -28,8 +28,8 @@ _CHARACTERS = 200
 
 _SYNTHESIZE = "synthesize"
 _GOVERNS = "context.synthesis"
-"""Name of the note that a `WithSynthesis` records at its node. Only the innermost one at or above a call's
-node condenses the conversation of the call."""
+"""Name of the note that each `WithSynthesis` records at its node. A conversation is condensed only by the
+innermost `WithSynthesis` at or above the node of its call."""
 
 Turn = tuple[Message, ...]
 

@@ -1,4 +1,4 @@
-"""Thinking levels: how much a model reasons before each reply, for any strategy (design "Reactive Agents").
+"""Thinking levels: how much a model reasons before each reply, for any strategy.
 
     instruct    a section of the system prompt requests reasoning inside <think>…</think>
     watch       turns, tool results and errors, and replies with low confidence
@@ -82,7 +82,7 @@ UNSURE = 0.5
 """A reply that states a lower confidence triggers a reflection."""
 
 CONFIDENCE = 0.7
-"""Confidence that the design assigns to every reflection."""
+"""The confidence of every reflection. It is a constant, which no reply changes."""
 
 _RESULTS = 3
 _RESULT_CHARACTERS = 1_000
@@ -117,13 +117,13 @@ class WithThinking(Strategy):
     """
 
     reflect_every: Annotated[int, Field(ge=0)] = 0
-    """Reflect each time after this many model calls. 0 means never."""
+    """Model calls from one reflection to the next. 0 means that their number triggers no reflection."""
 
     reflect_on_tool_error: bool = True
-    """Whether to reflect before the turn after a failed tool call."""
+    """Whether to reflect before the next turn if a tool call failed."""
 
     reflect_on_uncertainty: bool = True
-    """Whether to reflect before the turn after a reply that reports a confidence below 0.5."""
+    """Whether to reflect before the next turn if a reply reports a confidence below 0.5."""
 
     @field_validator("level", mode="before")
     @classmethod
@@ -136,7 +136,7 @@ class WithThinking(Strategy):
         return (yield from intercept(self.manager(), self.strategy.think(task, at), calls=self._calls_each))
 
     def manager(self) -> ThinkingManager:
-        """A `ThinkingManager` with these settings, before the first turn."""
+        """A new `ThinkingManager` with these settings."""
         return ThinkingManager(self, _State())
 
     def checks_answers(self, task: Task) -> bool:
@@ -181,7 +181,7 @@ class Reflection(NamedTuple):
         turn: The number of model calls before it.
         should_continue: Always true: a reflection never stops a loop.
         suggested_action: The line `Next: …` of the text, if any.
-        confidence: Always `CONFIDENCE`, a constant of the design.
+        confidence: Always `CONFIDENCE`, a constant.
     """
 
     because: str
@@ -257,7 +257,8 @@ class ThinkingManager:
         return self.last_reflection
 
     def carry_out(self, step: Call | Thought) -> Procedure[Any]:
-        """Perform `step`, with the instruction and, if one is due, after a reflection."""
+        """Perform `step`. A model call gets the request for reasoning and, if a reflection is due, its
+        text."""
         if not isinstance(step, Call):
             recorded = yield step
             if recorded is not None:

@@ -20,7 +20,7 @@ from tot_lab.strategies.conversation import exchange, halt_in, with_hints
 
 
 class ToolLoop(Acting):
-    """Complete with tools until the model replies without a tool call.
+    """Call the model with tools until it replies without a tool call.
 
     Best for questions that one or two tools answer, and as the baseline of strategies that use tools.
     Trade-off: nothing checks that tools were used, or that the answer is finished. Calls: 1 for each round
@@ -30,7 +30,7 @@ class ToolLoop(Acting):
     is none.
 
     References:
-        Design "Reactive Agents", without reasoning.
+        reactive-agents-ts (github.com/tylerjrbuell/reactive-agents-ts), an agent without reasoning.
     """
 
     kind = "tool_loop"

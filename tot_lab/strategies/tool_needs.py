@@ -1,7 +1,7 @@
 """Classification of the tools that a task needs, in one call before any of them is called.
 
 The model names the required tools, the minimum number of calls for each (`minCalls`), and tools that are
-merely relevant (Reactive Agents, "tool classification"). Unknown tools are recorded and dropped. An
+merely relevant. Unknown tools are recorded and dropped. An
 unreadable reply is recorded as unreadable, and the run goes on without requirements.
 """
 

@@ -1,4 +1,4 @@
-"""Two-phase tree of thought: plan by search, then act on the plan (design "Reactive Agents").
+"""Two-phase tree of thought: plan by search, then act on the plan.
 
     plan    level by level: thoughts are grown, scored against their siblings, and weak ones pruned
     relax   once, if a whole level is below `min_score`: the limit is lowered
@@ -45,8 +45,9 @@ class TreeThenAct(Prompting):
     read, and those of `strategy`.
 
     References:
-        Reactive Agents, tree of thought. Its `breadth` is `propose.count`, its `depth` is `max_depth`, and
-        its `pruning_threshold` is `min_score`. Its names are accepted too.
+        reactive-agents-ts (github.com/tylerjrbuell/reactive-agents-ts), strategy `tree-of-thought`. Its
+        `breadth` is `propose.count`, its `depth` is `max_depth`, and its `pruning_threshold` is `min_score`.
+        Its names are accepted too.
     """
 
     kind = "tree_then_act"
@@ -58,7 +59,7 @@ class TreeThenAct(Prompting):
     }
 
     propose: Proposer = Propose()
-    """How thoughts are made. `count` is also the number of thoughts kept per level. `WithTools` is not
+    """How thoughts are made. Its `count` is also the number of thoughts kept per level. `WithTools` is not
     accepted."""
 
     evaluate: Evaluator = Joint()
@@ -75,8 +76,8 @@ class TreeThenAct(Prompting):
     """
 
     min_score_improvement: Unit | None = None
-    """Planning ends at a level whose best score exceeds that of the previous level by less than this; the
-    design uses 0.05. `None` disables the rule.
+    """Planning ends at a level whose best score exceeds that of the previous level by less than this;
+    reactive-agents-ts uses 0.05. `None` disables the rule.
     """
 
     parallel: bool = True
@@ -181,7 +182,7 @@ class TreeThenAct(Prompting):
 
     @property
     def _alone(self) -> Value | None:
-        """The evaluator for thoughts whose joint score could not be read."""
+        """The evaluator for thoughts whose joint score could not be read. `None` if no `Joint` is set."""
         joint = self.evaluate
         if not isinstance(joint, Joint):
             return None

@@ -38,8 +38,9 @@ def choose_by_vote(
 ) -> Procedure[Answer]:
     """Answer with the text that has the most votes, and prune the other attempts.
 
-    Of equal sums, the answer that was given first wins. The score of the answer is its share of all votes.
-    Its thought is that of the attempt with the largest weight among those that gave it.
+    Of equal sums, the answer that was given first wins. The score of the answer is its share of the votes of
+    all attempts, those without an answer included. Its thought is that of the attempt with the largest weight
+    among those that gave it.
 
     Args:
         task: The problem.

@@ -71,7 +71,8 @@ def count_in(page: Any, name: str) -> int | None:
 
 
 def root_in(page: Any, model: str) -> Facts:
-    """Return as the fact `model` the weights for which `model` is an alias in vLLM's list, else {}."""
+    """Return the fact `model`, the weights that vLLM's list of models names for the alias `model`, or {} if
+    `model` is no alias."""
     root = next((entry.get("root") for entry in entries_in(page) if entry.get("id") == model), None)
     return {"model": _last_part(root)} if isinstance(root, str) and root != model else {}
 

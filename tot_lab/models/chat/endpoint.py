@@ -59,7 +59,8 @@ _NO_CHOICE = Choice(None, None, None, ())
 
 
 def _with_share(reply: Reply, share: ReplyUsage, reported: str) -> Reply:
-    """Return `reply` with its `share` of the usage, or with `reported`, the usage as text if impossible."""
+    """Return `reply` with its `share` of the usage. `reported` is an impossible usage as text, and otherwise
+    ""."""
     return replace(
         reply,
         input_tokens=share.prompt,
@@ -94,8 +95,8 @@ class ChatEndpoint(Endpoint):
     """
 
     context_window: Annotated[int, Field(ge=1)] | None = None
-    """Tokens of a prompt and its reply together. `None` means the known size of the model. Ollama uses this
-    size, or 4096 by default.
+    """Tokens of a prompt and its reply together. `None` means the known size of the model, and 4096 for
+    Ollama, which sets up the model with this size.
     """
 
     price: _Pair | _Triple | None = None
@@ -121,15 +122,16 @@ class ChatEndpoint(Endpoint):
         except ValidationError:
             raise ValueError(
                 "expected USD per million tokens of (prompt, reply) or (prompt, reply, cached prompt), such "
-                "as (0.15, 0.6)"
+                f"as (0.15, 0.6): got {given!r:.80}"
             ) from None
         if price is not None and any(0 < one < LEAST_PRICE for one in price):
             raise ValueError(f"expected USD per million tokens, not per token: got {given!r}")
         if price is not None and len(price) == 3 and price[2] > price[0]:
             raise ValueError(
-                f"price of cached tokens must be at most {price[0]}, that of others: got {price[2]}"
+                f"the price of cached prompt tokens must be at most that of the others, {price[0]}: got "
+                f"{price[2]}"
             )
-        return price  # `need` assumes that no prompt token is cached, which is the highest cost
+        return price  # `need` relies on this: a call costs most if no prompt token is cached
 
     def settings(self) -> dict[str, Any]:
         """Return the settings as JSON-compatible data, without the key."""
@@ -158,7 +160,8 @@ class ChatEndpoint(Endpoint):
 
     @property
     def _takes_n(self) -> bool:
-        """Whether several samples may be one request: `False` once the server has failed to answer that."""
+        """Whether several samples may be one request. `False` after the server failed to answer such a
+        request."""
         return (self.address, self.name) not in _ONE_BY_ONE
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
@@ -168,7 +171,8 @@ class ChatEndpoint(Endpoint):
         If the model refuses one of several calls, that call gets a reply with an error.
 
         Raises:
-            Failure: If a request failed, or the server marks replies as failed; its `replies` are the others.
+            Failure: If a request failed, or the server marks replies as failed. `Failure.replies` are the
+                replies to the other calls.
         """
         if self._is_list(calls):
             return await self._listed(calls, observer)
@@ -279,7 +283,7 @@ class ChatEndpoint(Endpoint):
         failure.message = scrubbed(failure.message, self._sent_key)
         if failure.status == 401 and not self._sent_key:
             variable = f"Set {self._provider.upper()}_API_KEY, or pass" if self._provider else "Pass"
-            failure.message += f". No key was sent to {self.address}. {variable} api_key="
+            failure.message += f". No key was sent to {self.address}. {variable} api_key= to the model"
         elif failure.status == 401:
             variables = key_variables(getattr(self, "provider", self._provider))
             source = "api_key=" if self._key else " or ".join(variables)
@@ -290,7 +294,7 @@ class ChatEndpoint(Endpoint):
     def _note_processing(
         self, answers: Answers, calls: Sequence[Call], observer: CallObserver, *, several: bool
     ) -> None:
-        """Note how the server processed each call, as far as it reports it."""
+        """Record notes of how the server processed each call, as far as it reports that."""
         calls = calls[: len(answers.choices)]
         notes = answers.processing.notes([call.prompt for call in calls])
         for call, known in zip(calls, notes, strict=True):

@@ -25,8 +25,8 @@ def shortened(text: str) -> str:
 
 
 def web_page(body: str) -> str:
-    """Return a message with the first 200 characters of `body` if it is a web page, as of a
-    proxy, else "".
+    """Return a message with the first 200 characters of `body` if it is a web page, such as
+    that of a proxy, else "".
     """
     text = " ".join(body[:2000].split())
     cut = f"{text[:200]}…" if len(text) > 200 else text

@@ -146,7 +146,8 @@ class Processing(NamedTuple):
         return Processing(*(old if new is None else new for old, new in pairs))  # type: ignore[arg-type]
 
     def notes(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the known values for each call of the request. Different prompts share the cached tokens."""
+        """Return the known values for each call of the request. If the prompts differ, the cached tokens are
+        divided among them in proportion to their lengths."""
         if self == _NOT_REPORTED:
             return [{}] * len(prompts)
         known = {name: value for name, value in self._asdict().items() if value is not None}
@@ -283,7 +284,7 @@ def _canonical(arguments: str) -> str | None:
 
 def wanted_back(choice: Choice, provider: str, model: str) -> str:
     """Return the field of an assistant message with tool calls that must be sent back to the provider, as a
-    JSON object with litellm's name of the field. "" if it is missing.
+    JSON object with litellm's name of the field. "" if nothing must be sent back.
 
     It is the signed thinking, which Anthropic verifies, or the reasoning, for providers that accept it.
     Gemini needs neither, since its signatures are part of the ids of tool calls.
@@ -386,7 +387,8 @@ def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tup
 
 
 def finite(logprob: float | None) -> float:
-    """Return a log-probability, or -9999 as OpenAI does if it is missing, infinite, NaN or lower."""
+    """Return a log-probability of at least -9999. A missing, infinite or NaN one becomes -9999, as in
+    OpenAI's replies."""
     found = -math.inf if logprob is None else float(logprob)
     return max(found, -9999.0) if found < math.inf else -9999.0  # also for NaN
 

@@ -31,8 +31,8 @@ _CONSTRAINTS |= {"anyOf", "allOf", "if", "then", "else", "additionalProperties",
 def settings_of(
     litellm: ModuleType, model: str, provider: str, calls: Sequence[Call], observer: CallObserver
 ) -> dict[str, Any]:
-    """Return litellm's arguments for the settings that it does not drop, and note those that it does. Raises
-    `Failure` if an option is an argument of litellm itself.
+    """Return litellm's arguments for the settings that it does not drop, and record a note of those that it
+    drops. Raises `Failure` if an option is an argument of litellm itself.
     """
     call = calls[0]
     for name in call.options:

@@ -469,7 +469,7 @@ class LiteLLM(ChatEndpoint):
             if not self._key and provider not in _BY_KEY_ALONE:
                 raise Failure(
                     f"{self.name} is not called without a key, since litellm might send other credentials. "
-                    "Pass api_key="
+                    "Pass api_key= to the model"
                 )
             way["api_key"] = self._key or "none"  # the client requires a key even if the server does not
         elif base is not None and not key_in_environment(provider):
@@ -478,7 +478,7 @@ class LiteLLM(ChatEndpoint):
 
     def _model_in(self, answers: Answers) -> str:
         name, provider = resolved(load_litellm(), self.name)
-        # litellm uses two names for a model of Ollama.
+        # litellm uses two names for a model of Ollama, so the reported one is not used.
         return answers.model if answers.model and provider != "ollama_chat" else name
 
     def _state(self, choice: Choice) -> str:

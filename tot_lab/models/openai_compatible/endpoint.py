@@ -50,7 +50,8 @@ class OpenAICompatible(ServedModel):
 
     def list_key(self, call: Call) -> Hashable | None:
         """Return a key made of the settings if `call` requests a single token, such as a judgement by its
-        probability. `None` for others: in a list of prompts, all replies arrive with the longest one.
+        probability. Calls with equal keys may be sent as one list of prompts. `None` for others, whose
+        replies would all arrive with the longest one.
         """
         if self.chat or call.max_tokens != 1 or not (self._takes_lists and self._takes_n):
             return None

@@ -171,8 +171,8 @@ def _auc(scores: Any, truth: Any) -> float | None:
 
 
 def _calibration(scores: Any, truth: Any) -> list[dict[str, float]]:
-    """Return for each fifth of the range 0 to 1 the mean score, the rate of solvable states, and their
-    number.
+    """Return for each fifth of the range 0 to 1 in which there are scores: their mean, the fraction of their
+    states that are solvable, and the number of their states.
     """
     bins = np.minimum((np.asarray(scores) * 5).astype(int), 4)
     return [

@@ -164,7 +164,8 @@ def _file_of(weights: str) -> Path:
 
 
 def _seed(call: Call) -> bytes:
-    """Return the seed of the reply: from the prompt, and the call's seed or else its sample index."""
+    """Return the seed of the reply: from the prompt, and the call's seed or else its sample index, repeat and
+    attempts."""
     key = provider_seed(call)
     settings = [call.sample_index, call.repeat, call.attempt] if key is None else [key]
     return hashlib.sha256(json.dumps([call.prompt, settings]).encode()).digest()

@@ -71,7 +71,8 @@ class _Text:
         self.logprobs: list[TokenLogprob] = []
 
     def take(self, token: int, logprobs: NDArray[np.float64]) -> Written | None:
-        """Append a token, chosen by its `logprobs`. Returns the text if it is finished, else `None`."""
+        """Append `token`. `logprobs` are those of all tokens at its place. Returns the text if it is
+        finished, else `None`."""
         wanted = self.wanted
         if token == END:
             return self._finished("stop", True)

@@ -207,8 +207,8 @@ _ANSWERS = ("tool_call_response", "tool_result")
 
 
 def message_of(value: Any) -> Message:
-    """Return a chat message in the dialect of OpenAI, Anthropic, Inspect, LangChain, OpenInference or
-    OpenTelemetry.
+    """Convert a chat message, which may be in the form of OpenAI, Anthropic, Inspect, LangChain,
+    OpenInference or OpenTelemetry.
 
     Raises:
         ValueError: If it is not a chat message.
@@ -307,7 +307,8 @@ def _parts(content: Any, kinds: tuple[str, ...]) -> list[Mapping[str, Any]]:
 
 
 def _part(part: Any) -> Any:
-    """Return a part of a message, which OpenInference wraps in an object beside a tool call."""
+    """Return a part of a message without the object `{"message_content": …}` in which OpenInference wraps
+    it."""
     held = part.get("message_content", part) if isinstance(part, dict) else part
     return held if isinstance(held, dict) or not isinstance(part, dict) else {}
 

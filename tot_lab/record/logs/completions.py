@@ -103,7 +103,8 @@ class _Row:
         return cell
 
     def each(self, column: str, count: int) -> list[Any]:
-        """The cells of a column for each completion. All `None` if the column is missing."""
+        """The entries of the list in a column, one for each completion. All are `None` if the column is
+        missing."""
         cells = self.row.get(column)
         if cells is None or (column == "completion_tokens" and isinstance(cells, int)):
             return [None] * count  # DVTS gives one number of tokens for all completions

@@ -444,7 +444,7 @@ class _Search:
         paid: float | None,
         **prompt: Any,
     ) -> None:
-        """Complete a call with its prompt, and add its reply unless it was refused."""
+        """Complete a call with its prompt, and add its reply unless an info event holds the reply."""
         number = self._calls[span]
         line = self.lines[number]
         call = msgspec.structs.replace(self._call(span), **prompt)

@@ -318,7 +318,7 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, place: str) -> by
             damage += (zstandard.ZstdError,)
             stored = copy(info)
             stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
-            stored.CRC = None  # type: ignore[assignment]  # that of the unpacked data
+            stored.CRC = None  # type: ignore[assignment]  # it is of the unpacked data
             with archive.open(stored) as packed, zstandard.ZstdDecompressor().stream_reader(packed) as file:
                 data = bytes(file.read(info.file_size + 1))
         else:

@@ -98,7 +98,7 @@ def from_its_hub(result: Any, question: str = "", *, score_range: tuple[float, f
     the last iteration are kept (`run.kept_answers`). Beam search returns each response of the beam several
     times. Particle Gibbs returns the responses of all iterations; a reference particle occurs in each
     iteration that it was carried into. The score of a particle is the logistic function of its log weight,
-    which its_hub computed from the score.
+    which its_hub computed from the reward.
 
     Args:
         result: A result of any algorithm, with its responses (`return_response_only=False`).

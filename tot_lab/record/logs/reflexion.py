@@ -2,9 +2,10 @@
 
 A node is an implementation, and its score the fraction of the tests that it passes according to
 `test_feedback`. In logs of Reflexion each implementation follows from the one before it and a reflection.
-Logs of LATS hold only the first and the best implementation, and the tests of the last one. `is_solved`
-grades the run. The logs have no prompts, times or tokens, and lack some calls. A log of LATS does not say how
-a task ended if the first implementation solved it: the run then has no end.
+Logs of LATS hold only the first and the best implementation. Their last test results are those of the last
+implementation that was tried, so the best one has no score. `is_solved` grades the run. The logs have no
+prompts, times or tokens, and lack some calls. A log of LATS does not say how a task ended if the first
+implementation solved it: the run then has no end.
 
 References:
     Shinn et al. 2023, github.com/noahshinn/reflexion; Zhou et al. 2023,

@@ -72,7 +72,8 @@ def error_of(message: Any, attributes: Mapping[str, Any], events: Events) -> str
 
 
 def with_events(attributes: dict[str, Any], events: Events) -> dict[str, Any]:
-    """Return the attributes of a span, with the messages and evaluations in its events if they hold none."""
+    """Return the attributes of a span, and those made from the messages and evaluations in its events. The
+    span's own attributes take precedence."""
     found: dict[str, Any] = {}
     for name, held in events:
         if name in _DETAILS:

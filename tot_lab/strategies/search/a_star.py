@@ -165,7 +165,7 @@ class AStar(CheapestFirst):
 
 
 def is_dead_end(state: SearchState, id: str) -> bool:
-    """Whether nothing can be added to the path of a thought that its domain calls incomplete."""
+    """Whether a thought cannot be expanded although the domain calls its path incomplete."""
     return id in state.closed and state.complete(id) is False
 
 

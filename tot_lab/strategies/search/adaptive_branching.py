@@ -182,7 +182,8 @@ class AdaptiveBranching(Search):
 
 
 def update(state: SearchState, arms: Arms, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the scores of new thoughts. Those of `fresh` that are not in `children` were dropped."""
+    """Back up the scores of the new thoughts: `children`, and those in `fresh` that the search did not
+    receive, since they were merged or pruned."""
     for node in map(state.tree.__getitem__, state.open(children)):
         arms.children[node.parent or state.root].append((node, arms.child[node.id]))
     for id in dict.fromkeys([*children, *fresh]):

@@ -56,7 +56,7 @@ class BestPath(AnswerRule):
 class Best(AnswerRule):
     """The best-scored thought anywhere in the tree. Ties go to the first proposed.
 
-    With `evaluate=RewardModel()` and `stop=Stop(depth=1)`, this is best of N by reward.
+    With `evaluate=tl.evaluators.RewardModel(…)` and `stop=tl.Stop(depth=1)`, this is best of N by reward.
     """
 
     def order(self, nodes: Sequence[Node], leaves: Sequence[Node]) -> Sequence[Node]:
@@ -92,8 +92,7 @@ def candidates(sound: Sequence[Node], finished: Collection[str]) -> tuple[Sequen
 
 
 def finished_answer(task: Task, path: Path) -> str | None:
-    """The answer that the domain reads from `path`. `None` if it is missing, or if the domain calls the path
-    incomplete."""
+    """The answer that the domain reads from `path`. `None` if it reads none, or calls the path incomplete."""
     answer = task.domain.answer(task, path)
     return None if task.domain.complete(task, path) is False else answer
 

@@ -151,7 +151,7 @@ class BGMCTS(Search):
         self, findings: Findings, family: Family, parent: str, left: float
     ) -> tuple[str, float, float, float] | None:
         """The child with the largest BG-PUCT, the first of equals, with its terms: mean value, completion
-        bias, and exploration.
+        bias, and exploration. `None` if no child can be expanded.
         """
         visits, totals, depths = findings.visits, findings.totals, findings.depths
         logarithm, answer_depth = math.log(max(visits[parent], 1)), findings.answer_depth
@@ -177,7 +177,8 @@ def share_left(left: Budget, whole: Budget) -> float:
 
 
 def add(state: SearchState, findings: Findings, children: Iterable[str], fresh: Iterable[str]) -> None:
-    """Back up the new thoughts. Those of `fresh` that are not in `children` were dropped."""
+    """Back up the scores of the new thoughts: `children`, and those in `fresh` that the search did not
+    receive, since they were merged or pruned."""
     for id in state.open(children):
         findings.open.setdefault(state.tree[id].parent or state.root, []).append(id)
     for id in dict.fromkeys([*children, *fresh]):

@@ -60,8 +60,8 @@ class Evaluator(Part):
     """Alternatives per token whose log-probabilities the proposals must report."""
 
     alternatives: ClassVar[int | None] = None
-    """How many of the reported alternatives `score_reply` reads from `Reply.logprobs`. `None` means that the
-    values of the tokens and the means of their alternatives are enough (`tot_lab.core.calls`)."""
+    """How many of the reported alternatives `score_reply` reads from `Reply.logprobs`. `None` means that
+    `Reply.surprisals` and `Reply.confidences` are enough."""
 
     @classmethod
     def _short_form(cls, value: Any) -> Any:

@@ -32,7 +32,7 @@ def expand(
         sampler: Makes the calls.
         propose: Makes the children.
         evaluate: Scores them.
-        expansion: The thought that gets them, and what was used for it.
+        expansion: The thought that gets them, with the child numbers and sample indices already used.
         count: How many.
         logprobs: Alternatives per token whose log-probabilities the search needs. The calls request the
             larger of this number and the evaluator's.

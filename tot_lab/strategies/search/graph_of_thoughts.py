@@ -15,8 +15,8 @@ from tot_lab.strategies.search.sampling import Count
 from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchState
 
 Groups: TypeAlias = list[list[str]]
-"""The thoughts that the next operation receives, grouped by the application of an operation that made
-them."""
+"""The thoughts that the next operation receives. Thoughts that an operation made together are a group, such
+as the children of one thought."""
 
 
 class Operation(BaseModel):
@@ -159,10 +159,9 @@ def grow(
     parts: Sequence[tuple[str, ...]],
     proposer: Proposer | None = None,
 ) -> Operating:
-    """Expand `parts`, the parents of picks, in order. Consecutive ones with different first ids are expanded
-    concurrently.
+    """Expand `parts` in order. A part is the id of a parent, followed by the ids of further sources.
 
-    Returns the children of each part.
+    Consecutive parts with different parents are expanded concurrently. Returns the children of each part.
     """
     made: Groups = []
     waiting = deque(parts)

@@ -41,7 +41,7 @@ class Likelihood(Evaluator):
 
 
 def note_without_tokens(id: str, by: str) -> Note:
-    """A note that `by` has no log-probabilities of the tokens of a thought."""
+    """The note that the search of kind `by` knows no log-probabilities of the tokens of a thought."""
     return Note("score.missing", id, {"by": by, "reason": "no log-probabilities of its own tokens are known"})
 
 

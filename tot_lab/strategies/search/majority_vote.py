@@ -34,8 +34,8 @@ class MajorityVote(BestPath):
     is above 0, all votes have the same weight."""
 
     top: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Fraction of the finished paths that vote, those with the best scores. If it is below 1, paths with an
-    unreadable score have no vote, unless no score is readable."""
+    """The share of the finished paths that have a vote: those with the best scores. If it is below 1, paths
+    with an unreadable score have no vote, unless no score is readable."""
 
     def choose(
         self, task: Task, tree: Tree, nodes: Sequence[Node], leaves: Sequence[Node]

@@ -78,7 +78,7 @@ def filter_particles(
         lost = dict.fromkeys(id for id in particles if id not in copies and id not in retained)
         yield from state.prune(lost, "not drawn")
         why = {id: {"weight": 0.0, "copies": copies[id]} for id in population}
-        for id, weight in zip(population, weights, strict=True):  # copies add up
+        for id, weight in zip(population, weights, strict=True):  # the weights of copies add up
             why[id]["weight"] += weight / total
         parents = state.open(copies)
         counts = [copies[id] for id in parents]

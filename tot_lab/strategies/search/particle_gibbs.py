@@ -14,8 +14,8 @@ class ParticleGibbs(ParticleFilter):
 
     The first iteration is a particle filter. Each further iteration draws a reference path from the final
     particles of the previous iteration, in proportion to their weights, and runs a filter with one particle
-    less beside it. The reference takes part in each draw with its thought and score at that depth. A copy of
-    the reference is continued with new steps.
+    fewer, whose place the reference takes. The reference takes part in each draw with its thought and score
+    at that depth. A copy of the reference is continued with new steps.
 
     The final particles of all iterations vote in `MajorityVote`.
 

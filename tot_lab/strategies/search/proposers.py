@@ -41,7 +41,7 @@ class Children:
     Args:
         sampler: Makes the calls.
         evaluate: Scores the children.
-        expansion: The thought that gets them, and what was used for it.
+        expansion: The thought that gets them, with the child numbers and sample indices already used.
         keep_replies: Whether replies, which can be long, are kept in `expansion.replies`.
     """
 
@@ -64,7 +64,7 @@ class Children:
             text: The thought.
             repeats: The number of an earlier sibling with the same text: such a child is recorded as a
                 duplicate and not scored again.
-            reply: The reply that the thought was read from. `None` if others were read from it too.
+            reply: The reply that the thought was read from. `None` if several thoughts were read from it.
         """
         parent, sources = self.expansion.node, self.expansion.sources
         is_open = self.expansion.ended.get(number) == "open"
@@ -146,11 +146,12 @@ class Proposer(Part):
         raise NotImplementedError(f"the proposer {self.kind!r} does not define `grow`")
 
     def to_the_end(self) -> Proposer | None:
-        """The proposer that writes the rest of a path in one step, or `None`."""
+        """The proposer that writes the rest of a path in one step. `None` if this proposer has none."""
         return None
 
     def finisher(self) -> Proposer | None:
-        """The proposer that completes the best path in one step if the search has finished none."""
+        """The proposer that completes the best path in one step if the search has finished no path. `None`
+        means that the path is left as it is."""
         return None
 
     def with_sources(self, task: Task, paths: Sequence[Path]) -> Task:

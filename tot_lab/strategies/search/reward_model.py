@@ -97,7 +97,7 @@ class RewardModel(Evaluator):
         if "{problem}" not in prompt:
             raise ValueError(
                 f"prompt must contain {{problem}}: got {prompt!r}. An instruction without the problem "
-                f"belongs into `system`."
+                f"belongs in `system`."
             )
         return prompt
 

@@ -10,7 +10,8 @@ class SampledBeam(BeamSearch):
     """Beam search that draws each level from the new thoughts, in proportion to their scores.
 
     `width` thoughts are drawn with replacement, and a thought that is drawn twice is expanded once.
-    Unreadable scores count as 0. If no score is positive, the first `width` thoughts are kept.
+    Unreadable scores count as 0. If no score is positive, nothing is drawn, and the best `width` thoughts are
+    kept as in `BeamSearch`.
 
     References:
         Yao et al. 2023: the selection method `sample` of the published code.

@@ -107,7 +107,7 @@ SLOT = re.compile(r"\{(problem|steps|count|candidate|candidates)\}")
 
 
 _WORD = re.compile(r"(?<![\\\w{}^])\{(\w+)\}")
-"""A word in braces that is not LaTeX, as in `\\boxed{answer}`."""
+"""A word in braces. Braces of LaTeX, as in `\\boxed{answer}`, do not match."""
 
 
 def checked_template(template: str | None, slots: Sequence[str], needed: Sequence[str]) -> str | None:
@@ -221,7 +221,7 @@ def failed(id: str, error: str | None) -> Decided:
 
 
 def no_score(id: str, by: str, reason: str) -> Procedure[list[Event]]:
-    """Record that `by` has no score for a thought, and why."""
+    """Record that the evaluator of kind `by` has no score for a thought, and why."""
     yield Note("score.missing", id, {"by": by, "reason": reason})
     return (yield from emit_as_list(Scored(id, None, None, (), by)))
 

@@ -1,7 +1,7 @@
 """Searches: which thoughts are expanded next.
 
 A search is a generator. It yields `Pick(parents)` and receives the ids of the new children, without failed,
-duplicate, merged and dropped ones. It may also yield calls of its own, events, `BudgetLeft()`, and a request
+duplicate, merged and pruned ones. It may also yield calls of its own, events, `BudgetLeft()`, and a request
 for random numbers. Its local variables are its state. It resumes when all children of the pick are scored, so
 its choices cannot depend on which reply arrived first. A search whose algorithm decides which thought is the
 answer returns the id of that thought.
@@ -37,7 +37,7 @@ class Stop(Part):
     kind: ClassVar[str] = "stop"
 
     solved: Unit | None = 1.0
-    """The search ends when a kept thought reaches this score at `min_depth` or deeper, unless its domain
+    """The search ends when a kept thought reaches this score at `min_depth` or deeper, unless the domain
     says that its path is incomplete. `None` means never."""
 
     depth: Annotated[int, Field(ge=1, le=1000)] = 3
@@ -240,8 +240,8 @@ class Search(Part):
     """Alternatives per token whose log-probabilities each proposal reports, for `SearchState.logprobs`."""
 
     alternatives: ClassVar[int | None] = None
-    """How many of these alternatives the search reads from `SearchState.reply`. `None` means that the values
-    of the tokens are enough."""
+    """How many of these alternatives the search reads from `SearchState.reply`. `None` means that the
+    log-probabilities of the tokens themselves are enough."""
 
     scale: ClassVar[str] = ""
     """The setting that scales the number of calls, such as `width`. "" means no such setting."""
@@ -294,7 +294,7 @@ class Search(Part):
         return self.max_expansions(branch, depth)
 
     def max_own_calls(self, branch: int, depth: int) -> int:
-        """The most calls that the search itself makes, such as reflections, in a tree as for
+        """The most calls that the search itself makes, such as reflections. The arguments are those of
         `max_expansions`."""
         return 0
 
@@ -321,7 +321,7 @@ class FunctionSearch(Search):
     """
 
     function: UserFunction
-    """The function, in one of these two forms."""
+    """The function: a generator `(state) -> picks`, or a function `(tree, frontier) -> ids`."""
 
     @field_validator("function")
     @classmethod

@@ -15,7 +15,7 @@ class Statistics:
     Attributes:
         visits: Number of values backed up through each thought.
         totals: Sum of these values.
-        open: Children of each expanded thought at or below which something is left to expand.
+        open: For each expanded thought, the children that can be expanded or have such a thought below them.
     """
 
     def __init__(self, state: SearchState) -> None:

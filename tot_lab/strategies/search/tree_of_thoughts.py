@@ -455,7 +455,7 @@ class _Run:
         self.state.finished.add(id)
 
     def _end(self, node: Node) -> str:
-        """Why the text of a thought is the end of a reply; see `Expansion.ended`."""
+        """How the reply of a thought ended: its entry in `Expansion.ended`, or ""."""
         return self._expansion(node.parent or self.at).ended.get(id_key(node.id)[-1], "")
 
     def _finished(self, path: Sequence[str], end: str) -> str | None:
@@ -512,8 +512,9 @@ class _Run:
         return None
 
     def _may_answer(self, id: str) -> bool:
-        """Whether a path can be the solution. A path without the answer that it could state can be only if no
-        prompt asks for an answer and the evaluator judges answers."""
+        """Whether the path of a thought may count as the solution. If it does not state its answer yet
+        (`_is_unfinished`), it counts only if no prompt asks for an answer and the evaluator judges
+        answers."""
         if self._is_unfinished(id):
             return self.settings.evaluate.judges_answers and not self.settings.propose.asks_for_answer
         return self.state.complete(id) is not False
@@ -613,5 +614,5 @@ def _counts(pick: Pick, propose: Proposer) -> list[int]:
 
 
 def _refused(node: Node) -> bool:
-    """Whether a budget refused the calls that should have scored the thought."""
+    """Whether a budget or a cancellation refused the calls that should have scored the thought."""
     return node.state == "failed" and halts(node.reason)
