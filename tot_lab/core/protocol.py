@@ -15,7 +15,6 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -433,7 +432,7 @@ def intercept(interceptor: Interceptor, thinking: Procedure[T], calls: int) -> P
     value: Any = None
     send, of = thinking.send, interceptor.of
     performed = (Gather, WithBudget, *(of if isinstance(of, tuple) else (of,)))
-    with closing(thinking):
+    try:
         while True:
             try:
                 step: Any = send(value)
@@ -453,6 +452,8 @@ def intercept(interceptor: Interceptor, thinking: Procedure[T], calls: int) -> P
                 if isinstance(step, WithBudget):
                     step = step._replace(thinking=intercept(interceptor, step.thinking, calls))
                 value = (yield from interceptor.carry_out(step)) if isinstance(step, of) else (yield step)
+    finally:
+        thinking.close()
 
 
 def resample(number: int, thinking: Procedure[T]) -> Procedure[T]:

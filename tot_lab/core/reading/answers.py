@@ -33,12 +33,20 @@ class _Stated(NamedTuple):
     after: str
     is_in_tags: bool
 
+    @property
+    def plain(self) -> str | None:
+        """The answer without Markdown around it and without a box. `None` if nothing is left."""
+        answer = self.answer.strip()
+        return unboxed(answer if "\n" in answer else answer.lstrip("*_` ").rstrip("*` ")) or None
+
 
 def _stated(text: str, mark: re.Pattern[str] = _ANSWER) -> _Stated | None:
     """Find the answer between the last `<answer>` tags, or else after the last match of `mark` (`Answer:`).
 
     After `mark` it is the rest of the line or, if that is empty, all lines after it.
     """
+    if "answer" not in text.casefold():
+        return None
     start, inside = None, None
     for tag in _TAG.finditer(text):
         if not tag[1]:
@@ -63,10 +71,7 @@ def final_answer(text: str) -> str | None:
     (bold, quotes, bullets, headings) are ignored, and so is a `\boxed{…}` around all of it.
     """
     stated = _stated(text)
-    if stated is None:
-        return None
-    answer = stated.answer.strip()
-    return unboxed(answer if "\n" in answer else answer.lstrip("*_` ").rstrip("*` ")) or None
+    return None if stated is None else stated.plain
 
 
 _LINE = 4_000  # characters at the end of a text that are read for its last lines
@@ -149,8 +154,8 @@ def answer_at_end(text: str) -> str | None:
     """Return the `stated_answer` of a reply, if at most one line follows it."""
     stated = _stated(text)
     if stated is not None and len(_lines(stated.after)) <= 1:
-        return final_answer(text)
-    return boxed_answer("\n".join(_lines(text)[-2:]))
+        return stated.plain
+    return boxed_answer("\n".join(_lines(text)[-2:])) if "\\boxed" in text else None
 
 
 def _lines(text: str) -> list[str]:

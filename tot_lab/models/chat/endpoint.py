@@ -291,12 +291,13 @@ class ChatEndpoint(Endpoint):
         self, answers: Answers, calls: Sequence[Call], observer: CallObserver, *, several: bool
     ) -> None:
         """Note how the server processed each call, as far as it reports it."""
+        if not answers.processing.is_reported:
+            return
         calls = calls[: len(answers.choices)]
         notes = answers.processing.notes([call.prompt for call in calls])
         for call, known in zip(calls, notes, strict=True):
-            if known:
-                only = {"only": [call]} if several else {}
-                observer.note("call.processed", **known, **only)
+            only = {"only": [call]} if several else {}
+            observer.note("call.processed", **known, **only)
 
     @abstractmethod
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
@@ -353,10 +354,9 @@ class ChatEndpoint(Endpoint):
         choices = answers.choices[: len(calls)]
         name, keys = clean(self._model_in(answers)), self._long_keys
         shares, reported = self._shares(answers, calls, observer)
-        replies, used, again = list[Reply | None](), list[Reply](), None
+        replies, again = list[Reply | None](), None
         for call, choice, share in zip(calls, choices, shares, strict=False):
             failure = choice.failure and self._scrubbed(choice.failure)
-            used.append(_with_share(Reply(error=failure.message if failure else None), share, reported))
             if failure and (failure.retry or len(calls) == 1):
                 again = failure
                 replies.append(None)
@@ -381,7 +381,9 @@ class ChatEndpoint(Endpoint):
             )
             replies.append(scrubbed_reply(reply, keys))
         if again is not None:
-            again.replies, again.used = replies, used
+            errors = [Reply(error=choice.failure and choice.failure.message) for choice in choices]
+            again.used = [_with_share(*each, reported) for each in zip(errors, shares, strict=True)]
+            again.replies = replies
             raise again
         return [reply for reply in replies if reply is not None]
 

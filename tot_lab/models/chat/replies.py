@@ -79,8 +79,8 @@ class Choice(NamedTuple):
         """Bytes of the text, the thinking and the arguments of tool calls, to estimate the number
         of tokens.
         """
-        parts = (self.text, self.thinking, *(tool.arguments for tool in self.tool_calls))
-        return sum(len(part.encode()) for part in parts if part)
+        parts = (self.text or "", self.thinking or "", *[tool.arguments for tool in self.tool_calls])
+        return len("".join(parts).encode())
 
 
 def choice_of(
@@ -145,10 +145,13 @@ class Processing(NamedTuple):
         pairs = zip(self, later, strict=True)
         return Processing(*(old if new is None else new for old, new in pairs))  # type: ignore[arg-type]
 
+    @property
+    def is_reported(self) -> bool:
+        """Whether any value is known."""
+        return self != _NOT_REPORTED
+
     def notes(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the known values for each call of the request. Different prompts share the cached tokens."""
-        if self == _NOT_REPORTED:
-            return [{}] * len(prompts)
         known = {name: value for name, value in self._asdict().items() if value is not None}
         if self.cached_tokens is None or len({*prompts}) == 1:
             return [known] * len(prompts)
