@@ -272,7 +272,7 @@ def is_made(reply: Reply) -> bool:
 
 def is_admitted(reply: Reply) -> bool:
     """Whether `reply` answers a model call that was not refused. A budget counts such a call, sent or not."""
-    return reply.tool is None and not refused(reply.error)
+    return reply.tool is None and (reply.error is None or not refused(reply.error))
 
 
 REFUSED = "budget:spend"

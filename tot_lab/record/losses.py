@@ -22,7 +22,6 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -82,7 +81,7 @@ def losses_of(run: Run) -> ByRole | None:
     """
     if {"calls", "replies"} & {*run.header.unknown}:
         return None
-    calls: dict[Position, Call] = {}
+    call, place = None, None
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     rounds = {by: _Round() for by in _EVALUATED_BY.values()}
     answered: dict[str, bool] = {}  # by purpose, whether the last call got a reply
@@ -95,18 +94,16 @@ def losses_of(run: Run) -> ByRole | None:
         count(by if by != "parts" else "part", "unreadable", rounds[by].unreadable)
         rounds[by] = _Round()
 
-    lines = [line for line in run.lines_of(Call, Reply, Note, Scored, Decided) if line.p]
-    for line in sorted(lines, key=attrgetter("p")):  # a call stays before its reply
+    for line in run.canonical_lines:
         event = line.e
         if isinstance(event, Call):
-            calls[line.p] = event
+            call, place = event, line.p
             by = _EVALUATED_BY.get(event.purpose)
             if by is not None:
                 latest = by
                 if rounds[by].draws:
                     settle(by)
-        elif isinstance(event, Reply) and event.tool is None and line.p in calls:
-            call = calls[line.p]
+        elif isinstance(event, Reply) and call is not None and event.tool is None and line.p == place:
             answered[call.purpose] = event.error is None
             if call.purpose in _EVALUATED_BY:
                 rounds[_EVALUATED_BY[call.purpose]].take(event)

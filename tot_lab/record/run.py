@@ -24,7 +24,7 @@ from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of, stored_settings
 from tot_lab.core.processes import found_in
 from tot_lab.core.purposes import OTHER, role_of
-from tot_lab.core.records import Decided, Ended, Line, Note, Position, Record, Thought, canonical
+from tot_lab.core.records import Decided, Ended, Line, Note, Position, Record, Thought, canonical, canonical_lines
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
 from tot_lab.core.tree import Node, Tree
@@ -240,9 +240,14 @@ class Run(RunMethods):
         return [line for kind in kinds for found, lines in known if issubclass(found, kind) for line in lines]
 
     @cached_property
+    def canonical_lines(self) -> list[Line]:
+        """The lines of `events`."""
+        return canonical_lines(self.lines)
+
+    @cached_property
     def events(self) -> list[Record]:
         """All records in canonical order, which is the order of the program."""
-        return canonical(self.lines)
+        return [line.e for line in self.canonical_lines]
 
     @cached_property
     def tree(self) -> Tree:
@@ -694,7 +699,7 @@ def usage_of(lines: Sequence[Line]) -> Usage:
     counted = [reply for reply, _ in replies if _has_usage(reply)]
     return Usage(
         len(replies),
-        sum(reply.error is not None for reply, _ in replies),
+        sum([reply.error is not None for reply, _ in replies]),
         _total([reply.input_tokens for reply in counted]),
         _total([reply.output_tokens for reply in counted]),
         _total([reply.cost for reply in counted], fsum),  # does not depend on the order of the lines

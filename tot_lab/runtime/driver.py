@@ -283,11 +283,10 @@ class Driver:
     def _answer(self, pending: PendingCall, reply: Reply, paid: float | None = None) -> None:
         """Record a reply, and let the branch that waits for it continue."""
         error = reply.error
+        self.recorder.record(pending.position, reply, paid)
         if error is None or not refused(error):
-            self.recorder.record(pending.position, reply, paid)
             self.stepper.answer(pending.branch, reply)
             return
-        self.recorder.record(pending.position, reply, paid)
         self._cut_short = self._cut_short or error == "cancelled"
         if error.startswith("budget:") and reply.finish_reason != WITHIN:
             self._out_of = min(self._out_of or (pending.position, error), (pending.position, error))
@@ -338,7 +337,8 @@ class Driver:
         if name == "call.answered":
             pending.ends = None  # no deadline while the reply is stored
             return
-        self.recorder.beside(name, pending.call.node, call=list(pending.position), **data)
+        note = Note(name, pending.call.node, {"call": list(pending.position), **data})
+        self.recorder.record((), note)
         pending.charged = data.get("paid", pending.charged)
         if name == "call.queued":
             self.clock.hold(pending)

@@ -234,13 +234,13 @@ class Stepper:
                 continue
             branch.step += 1
             position = (*branch.prefix, branch.step)
-            if kind is Call:
-                self._check_call(step)
-                return branch, position, step
             if kind in EVENT_TYPES:
-                self._check_event(step)
+                self._check_event(kind, step)
                 self.record(position, step)
                 value = step
+            elif kind is Call:
+                self._check_call(step)
+                return branch, position, step
             elif kind is Gather:
                 if step.branches:
                     self._fork(branch, position, step)
@@ -327,8 +327,7 @@ class Stepper:
                 f"Pass a new sample index to draw another reply."
             )
 
-    def _check_event(self, event: Any) -> None:
-        kind = type(event)
+    def _check_event(self, kind: type, event: Any) -> None:
         if kind is Thought:
             if event.id in self._thoughts:
                 raise ValueError(
