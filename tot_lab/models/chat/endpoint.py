@@ -210,8 +210,10 @@ class ChatEndpoint(Endpoint):
 
     def _is_list(self, calls: Sequence[Call]) -> bool:
         """Whether `calls` are requested as a list of prompts, and not as samples of one prompt."""
-        is_list = self.list_key(calls[0]) is not None or len({call.messages for call in calls}) > 1
-        return is_list and len(calls) > 1
+        first = calls[0]
+        return len(calls) > 1 and (
+            self.list_key(first) is not None or any(call.messages != first.messages for call in calls)
+        )
 
     async def _listed(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
         """Request calls with different prompts together. If the server refuses such a list, or its response
