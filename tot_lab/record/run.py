@@ -24,7 +24,17 @@ from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of, stored_settings
 from tot_lab.core.processes import found_in
 from tot_lab.core.purposes import OTHER, role_of
-from tot_lab.core.records import Decided, Ended, Line, Note, Position, Record, Thought, canonical, canonical_lines
+from tot_lab.core.records import (
+    Decided,
+    Ended,
+    Line,
+    Note,
+    Position,
+    Record,
+    Thought,
+    canonical,
+    canonical_lines,
+)
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
 from tot_lab.core.tree import Node, Tree
@@ -238,6 +248,13 @@ class Run(RunMethods):
         """The lines with records of these types, grouped by type, and in recorded order within a type."""
         known = self._by_kind.items()
         return [line for kind in kinds for found, lines in known if issubclass(found, kind) for line in lines]
+
+    @cached_property
+    def admitted(self) -> list[tuple[Call, Line]]:
+        """The model calls that were not refused, each with the line of its reply."""
+        calls = {line.p: line.e for line in self.lines_of(Call) if isinstance(line.e, Call)}
+        replies = [line for line in self.lines_of(Reply) if isinstance(line.e, Reply) and is_admitted(line.e)]
+        return [(calls[line.p], line) for line in replies]
 
     @cached_property
     def canonical_lines(self) -> list[Line]:
@@ -715,10 +732,9 @@ def _has_usage(reply: Reply) -> bool:
 
 def usage_by_role(run: Run) -> dict[str, Usage]:
     """Usage of the model calls of each role. Roles without calls are left out."""
-    purposes = {line.p: line.e.purpose for line in run.lines_of(Call) if isinstance(line.e, Call)}
-    replies: dict[str, list[Line]] = {}
-    for line in run.lines_of(Reply):
-        replies.setdefault(role_of(purposes[line.p]) or OTHER, []).append(line)
+    replies = defaultdict[str, list[Line]](list)
+    for call, line in run.admitted:
+        replies[role_of(call.purpose) or OTHER].append(line)
     used = {role: usage_of(its) for role, its in replies.items()}
     return {role: usage for role, usage in used.items() if usage.calls}
 

@@ -52,8 +52,6 @@ LONG = 10_000
 
 
 EVENT_TYPES = frozenset(EVENTS)
-PLAIN = EVENT_TYPES | {Call}
-"""The types of most steps: those that are not requests."""
 
 
 class Scopes(Protocol):
@@ -229,7 +227,7 @@ class Stepper:
                 self._finish(branch, end.value)
                 return None
             kind = type(step)
-            if kind not in PLAIN and isinstance(step, Request) and not step.recorded:
+            if kind not in EVENT_TYPES and isinstance(step, Request) and not step.recorded:
                 value = self.respond(step, branch, ())
                 continue
             branch.step += 1
@@ -335,7 +333,7 @@ class Stepper:
                 )
             if event.parent is not None and event.parent not in self._thoughts:
                 raise ValueError(f"Unknown parent of thought {event.id!r}: got {event.parent!r}.")
-            if event.id.count(".") > DEEPEST:
+            if len(event.id) > DEEPEST and event.id.count(".") > DEEPEST:
                 raise ValueError(f"Thought {event.id[:40]}… is deeper than {DEEPEST} steps.")
             self._thoughts.add(event.id)
         elif kind is Scored or kind is Decided:

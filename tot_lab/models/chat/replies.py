@@ -343,10 +343,11 @@ def continuation_of(text: str, call: Call) -> str:
 
 def tool_calls_of(tools: Iterable[Sequence[str | None]]) -> tuple[ToolCall, ...]:
     """Return tool calls from (id, name, arguments)."""
-    return tuple(
+    calls = [
         ToolCall(clean(id or f"call_{k}"), clean(name or ""), clean(arguments or ""))
         for k, (id, name, arguments) in enumerate(tools)
-    )
+    ]
+    return tuple(calls)
 
 
 # Keys.
@@ -467,6 +468,6 @@ def undercounted(choices: Sequence[Choice], output: int) -> str:
 
     Some servers count the tokens of the first reply only (llama.cpp, pull request 27318).
     """
-    if output >= sum(choice.token_count or -(-choice.size // _LONGEST_TOKENS) for choice in choices):
+    if output >= sum([choice.token_count or -(-choice.size // _LONGEST_TOKENS) for choice in choices]):
         return ""
     return usage_text({"output_tokens": output}) + f" for {len(choices)} replies"
