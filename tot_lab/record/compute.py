@@ -231,11 +231,14 @@ def _seconds_alone(lines: Sequence[Line]) -> float | None:
     levels: defaultdict[int, _Branches] = defaultdict(dict)  # by length of the position
     for reply in replies:
         place, first = reply.p, asked[reply.p]
-        start = sent.get(place, first)
-        if refused(reply.e.error) and place not in sent:  # type: ignore[union-attr]
-            start = reply.t  # a refused call takes no time
-        elif place in untimed and place not in sent:
+        if place in sent:
+            start = sent[place]
+        elif refused(reply.e.error):  # type: ignore[union-attr]
+            start = reply.t  # it takes no time
+        elif place in untimed:
             return None
+        else:
+            start = first
         _follow(levels[len(place)], place[:-1], _Branch(max(reply.t - start, 0.0), first, reply.t))
     for length in range(max(levels, default=1), 1, -2):
         ends: dict[Position, list[_Branch]] = {}

@@ -383,8 +383,9 @@ class ChatEndpoint(Endpoint):
             )
             replies.append(scrubbed_reply(reply, keys))
         if again is not None:
-            errors = [Reply(error=choice.failure and choice.failure.message) for choice in choices]
-            again.used = [_with_share(*each, reported) for each in zip(errors, shares, strict=True)]
+            failures = [choice.failure.message if choice.failure else None for choice in choices]
+            pairs = zip(failures, shares, strict=True)
+            again.used = [_with_share(Reply(error=error), share, reported) for error, share in pairs]
             again.replies = replies
             raise again
         return [reply for reply in replies if reply is not None]
