@@ -54,14 +54,25 @@ def _stated(text: str, mark: re.Pattern[str] = _ANSWER) -> _Stated | None:
         elif start is not None:
             start, inside = None, slice(start, tag.start())
     answer = text[inside] if inside else text
-    marks = list(mark.finditer(answer))
+    marked = _last(mark, answer)
     if inside:
-        return _Stated(answer[marks[-1].end() :] if marks else answer, text[inside.stop :], True)
-    if not marks:
+        return _Stated(answer[marked.end() :] if marked else answer, text[inside.stop :], True)
+    if marked is None:
         return None
-    line, _, after = answer[marks[-1].end() :].partition("\n")
+    line, _, after = answer[marked.end() :].partition("\n")
     is_empty = line.strip().strip("*`") in ("", "_", "__")
     return _Stated(after, "", False) if is_empty else _Stated(line, after, False)
+
+
+def _last(mark: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """Return the match of `mark` that begins the last line, of those that it begins."""
+    end = len(text)
+    while end >= 0:
+        start = text.rfind("\n", 0, end) + 1
+        if found := mark.match(text, start):
+            return found
+        end = start - 1
+    return None
 
 
 def final_answer(text: str) -> str | None:
