@@ -386,7 +386,28 @@ def map_steps(
         edit: Returns the step to yield instead. `None` yields nothing: `thinking` then receives its own step.
         of: The types of the steps that are edited: `Call`, events or `WithBudget`.
     """
-    return intercept(_Editor(edit, of), thinking, 1)
+    value: Any = None
+    send = thinking.send
+    changed = (Gather, WithBudget, *(of if isinstance(of, tuple) else (of,)))
+    try:
+        while True:
+            try:
+                step: Any = send(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            value = step
+            if isinstance(step, changed):
+                if isinstance(step, Gather):
+                    step = step._replace(branches=[map_steps(edit, branch, of) for branch in step.branches])
+                elif isinstance(step, WithBudget):
+                    step = step._replace(thinking=map_steps(edit, step.thinking, of))
+                if isinstance(step, of):
+                    step = edit(step)
+            if step is not None:
+                value = yield step
+    finally:
+        thinking.close()
 
 
 class Interceptor(Protocol):
@@ -404,21 +425,6 @@ class Interceptor(Protocol):
 
     def join(self, branches: Sequence[Self]) -> None:
         """Merge the state of the interceptors of all branches, in branch order."""
-
-
-class _Editor(NamedTuple):
-    edit: Callable[[Any], Any]
-    of: type[Any] | tuple[type[Any], ...]
-
-    def carry_out(self, step: Any) -> Procedure[Any]:
-        edited = self.edit(step)
-        return step if edited is None else (yield edited)
-
-    def fork(self) -> _Editor:
-        return self
-
-    def join(self, branches: Sequence[_Editor]) -> None:
-        """Do nothing: this interceptor has no state."""
 
 
 def intercept(interceptor: Interceptor, thinking: Procedure[T], calls: int) -> Procedure[T]:
@@ -460,8 +466,8 @@ def resample(number: int, thinking: Procedure[T]) -> Procedure[T]:
     """Run `thinking` as attempt `number` of several, with its own replies and random numbers."""
 
     def numbered(step: Call | RandomNumbers) -> Call | RandomNumbers:
-        if isinstance(step, RandomNumbers):
-            return msgspec.structs.replace(step, attempt=f"{number} {step.attempt}")
-        return msgspec.structs.replace(step, attempt=(number, *step.attempt))
+        if isinstance(step, Call):
+            return msgspec.structs.replace(step, attempt=(number, *step.attempt))
+        return msgspec.structs.replace(step, attempt=f"{number} {step.attempt}")
 
     return map_steps(numbered, thinking, (Call, RandomNumbers))

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import fsum
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Message, Reply, is_made, refused
@@ -259,9 +260,9 @@ def _follow(branches: _Branches, branch: Position, step: _Branch) -> None:
 def _longest(branches: Sequence[_Branch]) -> _Branch:
     """The longest chain of branches of a `gather`. A branch follows another in the chain if its first
     call was made after the last reply of the other, because it had to wait for it."""
-    ended = sorted(branches, key=lambda branch: branch.last)
+    ended = sorted(branches, key=attrgetter("last"))
     longest, waited, place = 0.0, 0.0, 0
-    for branch in sorted(branches, key=lambda branch: branch.first):
+    for branch in sorted(branches, key=attrgetter("first")):
         while ended[place].last < branch.first:
             waited = max(waited, ended[place].seconds)
             place += 1
