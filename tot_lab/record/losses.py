@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.purposes import OTHER, ROLES, role_of
-from tot_lab.core.records import Decided, Note, Position, Scored
+from tot_lab.core.records import Decided, Note, Position, Scored, canonical_lines
 from tot_lab.record.run import UNREADABLE, Run
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _unreadable(run: Run) -> Counter[str]:
     noted = {line.e.name for line in run.lines_of(Note) if isinstance(line.e, Note)}
     if asked.isdisjoint(_EVALUATED_BY) and noted.isdisjoint((*UNREADABLE, "json.retried")):
         return unreadable  # most runs of strategies without a search
-    for line in run.canonical_lines:
+    for line in canonical_lines(run.lines):
         event = line.e
         if isinstance(event, Call):
             purposes[line.p] = event.purpose

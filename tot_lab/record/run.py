@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
+from itertools import chain
 from math import fsum, nan
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -33,7 +34,6 @@ from tot_lab.core.records import (
     Record,
     Thought,
     canonical,
-    canonical_lines,
 )
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
@@ -247,7 +247,8 @@ class Run(RunMethods):
     def lines_of(self, *kinds: type[Record]) -> list[Line]:
         """The lines with records of these types, grouped by type, and in recorded order within a type."""
         known = self._by_kind.items()
-        return [line for kind in kinds for found, lines in known if issubclass(found, kind) for line in lines]
+        wanted = (lines for kind in kinds for found, lines in known if issubclass(found, kind))
+        return list(chain.from_iterable(wanted))
 
     @cached_property
     def admitted(self) -> list[tuple[Call, Line]]:
@@ -257,14 +258,9 @@ class Run(RunMethods):
         return [(calls[line.p], line) for line in replies]
 
     @cached_property
-    def canonical_lines(self) -> list[Line]:
-        """The lines of `events`."""
-        return canonical_lines(self.lines)
-
-    @cached_property
     def events(self) -> list[Record]:
         """All records in canonical order, which is the order of the program."""
-        return [line.e for line in self.canonical_lines]
+        return canonical(self.lines)
 
     @cached_property
     def tree(self) -> Tree:

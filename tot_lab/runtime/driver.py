@@ -518,7 +518,7 @@ class Workers:
         `pending` first.
         """
         asked = {pending: pending.call}
-        if self.samples is None or not self.untaken or _by_itself(pending):
+        if self.samples is None or not self.untaken or self.driver.watched or _by_itself(pending):
             return asked
         most, shared = self.samples.samples_at_once(pending.call), shared_fields(pending.call)
         while self.untaken and len(asked) < most:
@@ -555,5 +555,5 @@ class Workers:
 
 
 def _by_itself(pending: PendingCall) -> bool:
-    """Whether a call cannot be requested together with others."""
-    return bool(pending.carry_out or pending.fellows or pending.branch.scope.slots or pending.watched)
+    """Whether a call cannot be requested together with other calls."""
+    return bool(pending.carry_out or pending.fellows or pending.branch.scope.slots)
