@@ -255,7 +255,7 @@ class Run(RunMethods):
         """The model calls that were not refused, each with the line of its reply."""
         calls = {line.p: line.e for line in self.lines_of(Call) if isinstance(line.e, Call)}
         replies = [line for line in self.lines_of(Reply) if isinstance(line.e, Reply) and is_admitted(line.e)]
-        return [(calls[line.p], line) for line in replies]
+        return [(calls[line.p], line) for line in replies if line.p in calls]
 
     @cached_property
     def events(self) -> list[Record]:
