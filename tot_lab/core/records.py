@@ -261,16 +261,11 @@ def failed_try(data: dict[str, Any]) -> Reply:
 
 
 @gc_paused()
-def canonical_lines(lines: list[Line]) -> list[Line]:
-    """The lines in program order, without entries outside the canonical list."""
-    placed = [line for line in lines if line.p]
-    placed.sort(key=attrgetter("p"))  # stable: a call stays before its reply
-    return placed
-
-
 def canonical(lines: list[Line]) -> list[Record]:
     """The records of `lines` in program order, without entries outside the canonical list."""
-    return [line.e for line in canonical_lines(lines)]
+    placed = [line for line in lines if line.p]
+    placed.sort(key=attrgetter("p"))  # stable: a call stays before its reply
+    return [line.e for line in placed]
 
 
 def parent_of(id: str) -> str | None:

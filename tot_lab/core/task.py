@@ -291,7 +291,6 @@ _ACCEPTED: Mapping[str, Callable[[Any], bool]] = {
 
 def _checked(method: Callable[..., Any], returns: str) -> Callable[..., Any]:
     """Return `method` with a check of the type of its result, so that a wrong one is an error at once."""
-
     accepts = _ACCEPTED[returns]
 
     @wraps(method)

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import fsum
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Message, Reply, is_made, refused
@@ -232,14 +231,11 @@ def _seconds_alone(lines: Sequence[Line]) -> float | None:
     levels: defaultdict[int, _Branches] = defaultdict(dict)  # by length of the position
     for reply in replies:
         place, first = reply.p, asked[reply.p]
-        if place in sent:
-            start = sent[place]
-        elif refused(reply.e.error):  # type: ignore[union-attr]
-            start = reply.t  # it takes no time
-        elif place in untimed:
+        start = sent.get(place, first)
+        if place not in sent and refused(reply.e.error):  # type: ignore[union-attr]
+            start = reply.t  # a refused call takes no time
+        elif place not in sent and place in untimed:
             return None
-        else:
-            start = first
         _follow(levels[len(place)], place[:-1], _Branch(max(reply.t - start, 0.0), first, reply.t))
     for length in range(max(levels, default=1), 1, -2):
         ends: dict[Position, list[_Branch]] = {}
@@ -260,9 +256,9 @@ def _follow(branches: _Branches, branch: Position, step: _Branch) -> None:
 def _longest(branches: Sequence[_Branch]) -> _Branch:
     """The longest chain of branches of a `gather`. A branch follows another in the chain if its first
     call was made after the last reply of the other, because it had to wait for it."""
-    ended = sorted(branches, key=attrgetter("last"))
+    ended = sorted(branches, key=lambda branch: branch.last)
     longest, waited, place = 0.0, 0.0, 0
-    for branch in sorted(branches, key=attrgetter("first")):
+    for branch in sorted(branches, key=lambda branch: branch.first):
         while ended[place].last < branch.first:
             waited = max(waited, ended[place].seconds)
             place += 1

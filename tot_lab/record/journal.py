@@ -233,7 +233,7 @@ class Texts:
         return replace(line, e=replace(line.e, **{_REPEATED[kind]: text}), like=0)
 
     def _reply_before(self, line: Line) -> str | None:
-        return self.replies.get((*line.p[:-1], line.p[-1] - 1)) if line.p and line.p[-1] else None
+        return self.replies.get((*line.p[:-1], line.p[-1] - 1)) if line.p else None
 
 
 def _with_checksums(text: bytes, header: Header) -> bytes:

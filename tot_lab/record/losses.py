@@ -22,12 +22,13 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tot_lab.core.calls import Call, Reply
 from tot_lab.core.purposes import OTHER, ROLES, role_of
-from tot_lab.core.records import Decided, Note, Position, Scored, canonical_lines
+from tot_lab.core.records import Decided, Note, Position, Scored
 from tot_lab.record.run import UNREADABLE, Run
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def losses_of(run: Run) -> ByRole | None:
 
 
 def _by_role(purposes: Iterable[str]) -> Counter[str]:
+    """Return the number of `purposes` by role."""
     counts: Counter[str] = Counter()
     for purpose, number in Counter(purposes).items():
         counts[role_of(purpose) or OTHER] += number
@@ -118,8 +120,9 @@ def _unreadable(run: Run) -> Counter[str]:
     asked = {line.e.purpose for line in run.lines_of(Call) if isinstance(line.e, Call)}
     noted = {line.e.name for line in run.lines_of(Note) if isinstance(line.e, Note)}
     if asked.isdisjoint(_EVALUATED_BY) and noted.isdisjoint((*UNREADABLE, "json.retried")):
-        return unreadable  # most runs of strategies without a search
-    for line in canonical_lines(run.lines):
+        return unreadable
+    lines = [line for line in run.lines if line.p]
+    for line in sorted(lines, key=attrgetter("p")):  # a call stays before its reply
         event = line.e
         if isinstance(event, Call):
             purposes[line.p] = event.purpose

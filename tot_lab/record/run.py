@@ -25,16 +25,7 @@ from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of, stored_settings
 from tot_lab.core.processes import found_in
 from tot_lab.core.purposes import OTHER, role_of
-from tot_lab.core.records import (
-    Decided,
-    Ended,
-    Line,
-    Note,
-    Position,
-    Record,
-    Thought,
-    canonical,
-)
+from tot_lab.core.records import Decided, Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
 from tot_lab.core.tree import Node, Tree

@@ -231,7 +231,7 @@ class Stepper:
                 value = self.respond(step, branch, ())
                 continue
             branch.step += 1
-            position = branch.prefix + (branch.step,)  # noqa: RUF005  three times as fast as unpacking
+            position = branch.prefix + (branch.step,)  # noqa: RUF005  faster than unpacking
             if kind in EVENT_TYPES:
                 self._check_event(kind, step)
                 self.record(position, step)

@@ -45,7 +45,7 @@ def _stated(text: str, mark: re.Pattern[str] = _ANSWER) -> _Stated | None:
 
     After `mark` it is the rest of the line or, if that is empty, all lines after it.
     """
-    if "answer" not in text.casefold():
+    if "answer" not in text.casefold():  # which every tag and mark contains
         return None
     start, inside = None, None
     for tag in _TAG.finditer(text):

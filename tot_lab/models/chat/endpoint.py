@@ -24,6 +24,7 @@ from tot_lab.models.chat.replies import (
     Billed,
     Choice,
     Price,
+    Processing,
     ReplyUsage,
     continuation_of,
     scrubbed_reply,
@@ -210,10 +211,9 @@ class ChatEndpoint(Endpoint):
 
     def _is_list(self, calls: Sequence[Call]) -> bool:
         """Whether `calls` are requested as a list of prompts, and not as samples of one prompt."""
-        first = calls[0]
-        return len(calls) > 1 and (
-            self.list_key(first) is not None or any(call.messages != first.messages for call in calls)
-        )
+        messages = calls[0].messages
+        is_list = self.list_key(calls[0]) is not None or any(call.messages != messages for call in calls)
+        return is_list and len(calls) > 1
 
     async def _listed(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
         """Request calls with different prompts together. If the server refuses such a list, or its response
@@ -293,7 +293,7 @@ class ChatEndpoint(Endpoint):
         self, answers: Answers, calls: Sequence[Call], observer: CallObserver, *, several: bool
     ) -> None:
         """Note how the server processed each call, as far as it reports it."""
-        if not answers.processing.is_reported:
+        if answers.processing == Processing():
             return
         calls = calls[: len(answers.choices)]
         notes = answers.processing.notes([call.prompt for call in calls])

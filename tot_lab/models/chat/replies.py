@@ -145,20 +145,12 @@ class Processing(NamedTuple):
         pairs = zip(self, later, strict=True)
         return Processing(*(old if new is None else new for old, new in pairs))  # type: ignore[arg-type]
 
-    @property
-    def is_reported(self) -> bool:
-        """Whether any value is known."""
-        return self != _NOT_REPORTED
-
     def notes(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the known values for each call of the request. Different prompts share the cached tokens."""
         known = {name: value for name, value in self._asdict().items() if value is not None}
         if self.cached_tokens is None or len({*prompts}) == 1:
             return [known] * len(prompts)
         return [known | {"cached_tokens": part} for part in shared(self.cached_tokens, [*map(len, prompts)])]
-
-
-_NOT_REPORTED = Processing()
 
 
 class Answers(NamedTuple):
@@ -343,11 +335,10 @@ def continuation_of(text: str, call: Call) -> str:
 
 def tool_calls_of(tools: Iterable[Sequence[str | None]]) -> tuple[ToolCall, ...]:
     """Return tool calls from (id, name, arguments)."""
-    calls = [
+    return tuple(
         ToolCall(clean(id or f"call_{k}"), clean(name or ""), clean(arguments or ""))
         for k, (id, name, arguments) in enumerate(tools)
-    ]
-    return tuple(calls)
+    )
 
 
 # Keys.
