@@ -3,12 +3,13 @@
 import random
 from itertools import repeat
 
+import msgspec
 import pytest
 from support import TASK
 
 import tot_lab as tl
 from tot_lab.core.calls import Call, Message, Reply
-from tot_lab.core.protocol import Acts, BudgetLeft, RandomNumbers
+from tot_lab.core.protocol import Acts, BudgetLeft, RandomNumbers, map_steps
 from tot_lab.core.records import Note, Thought
 from tot_lab.core.tree import Tree
 from tot_lab.runtime.budget import Scope
@@ -153,6 +154,81 @@ def test_requests_are_answered_at_once_and_only_some_have_a_place_in_the_record(
 def test_random_numbers_differ_between_repeats():
     others = [default_answer(RandomNumbers("a task"), repeat).random() for repeat in range(5)]
     assert len({*others}) == 5
+
+
+def driven(thinking):
+    """The result of `thinking`, the calls that it made in the order of their positions, and its events."""
+    stepper, recorded = begun(thinking)
+    made = []
+    while stepper.result is None:
+        for branch, position, asked in [*stepper.turn()]:
+            made.append((position, asked))
+            stepper.answer(branch, Reply(f"{asked.purpose} {asked.attempt}"))
+    return stepper.result, [asked for _, asked in sorted(made, key=lambda pair: pair[0])], recorded
+
+
+def test_edited_steps_are_those_of_branches_and_budgets_too():
+    heard = []
+
+    def part(draw):
+        yield Note("secret", "0")
+        reply = yield from tl.ask(call(draw))
+        heard.append((yield from tl.emit(Note("seen", "0", {"text": reply.text}))))
+        return reply.text
+
+    def thinking():
+        yield Thought("0", None, "question")
+        alone = yield from tl.with_budget(tl.Budget(calls=9), part(0))
+        return done(" ".join([alone, *(yield from tl.gather([part(1), part(2)]))]))
+
+    def edit(step):
+        if isinstance(step, Note):
+            return None if step.name == "secret" else msgspec.structs.replace(step, name="edited")
+        return msgspec.structs.replace(step, purpose="judge")
+
+    result, calls, recorded = driven(map_steps(edit, thinking(), (Call, Note)))
+    assert result == done("judge () judge () judge ()")
+    assert [(asked.purpose, asked.sample_index) for asked in calls] == [("judge", k) for k in range(3)]
+    edited = Note("edited", "0", {"text": "judge ()"})
+    assert [event for _, event in recorded] == [Thought("0", None, "question"), edited, edited, edited]
+    assert heard == [edited] * 3, "a strategy continues with the step that was recorded"
+
+
+def test_a_resampled_attempt_inside_another_has_both_numbers_and_draws_numbers_of_its_own():
+    def part(draw):
+        numbers = yield RandomNumbers("a task")
+        yield from tl.ask(call(draw))
+        return numbers.random()
+
+    def thinking():
+        yield Thought("0", None, "question")
+        inner = [tl.resample(k, part(0)) for k in range(2)]
+        drawn = yield from tl.gather([part(5), tl.resample(7, tl.gather(inner)), tl.resample(7, part(1))])
+        return done(repr(drawn))
+
+    result, calls, _ = driven(thinking())
+    assert [asked.attempt for asked in calls] == [(), (7, 0), (7, 1), (7,)]
+    seeds = ["", "7 0 ", "7 1 ", "7 "]
+    own, first, second, other = (
+        default_answer(RandomNumbers("a task", attempt=seed)).random() for seed in seeds
+    )
+    assert result == done(repr([own, [first, second], other]))
+
+
+@pytest.mark.parametrize("wrapped", [lambda own: map_steps(str, own), lambda own: tl.resample(3, own)])
+def test_a_wrapped_generator_is_closed_with_its_wrapper(wrapped):
+    closed = []
+
+    def own():
+        try:
+            yield Thought("0", None, "question")
+        finally:
+            closed.append(True)
+
+    thinking = wrapped(own())
+    next(thinking)
+    thinking.close()
+    assert closed == [True]
 
 
 def test_all_generators_are_closed_if_the_run_ends_whatever_they_raise():

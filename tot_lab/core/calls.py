@@ -109,19 +109,16 @@ class Call(
         return "\n\n".join(message.content for message in self.messages)
 
 
-_of_request = attrgetter(
+shared_fields = attrgetter(
     *(
         name
         for name in Call.__struct_fields__
         if name not in ("node", "purpose", "sample_index", "attempt", "repeat")
     )
 )
-
-
-def are_samples(one: Call, other: Call) -> bool:
-    """Whether two calls send the same request. Their node, purpose, sample, attempt and repeat may differ."""
-    same: bool = _of_request(one) == _of_request(other)
-    return same
+"""Returns the values of a call that all samples of its request have in common: all but its node, purpose,
+sample, attempt and repeat.
+"""
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -272,7 +269,7 @@ def is_made(reply: Reply) -> bool:
 
 def is_admitted(reply: Reply) -> bool:
     """Whether `reply` answers a model call that was not refused. A budget counts such a call, sent or not."""
-    return reply.tool is None and not refused(reply.error)
+    return reply.tool is None and (reply.error is None or not refused(reply.error))
 
 
 REFUSED = "budget:spend"

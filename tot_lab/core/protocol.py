@@ -15,7 +15,6 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -387,7 +386,28 @@ def map_steps(
         edit: Returns the step to yield instead. `None` yields nothing: `thinking` then receives its own step.
         of: The types of the steps that are edited: `Call`, events or `WithBudget`.
     """
-    return intercept(_Editor(edit, of), thinking, 1)
+    value: Any = None
+    send = thinking.send
+    changed = (Gather, WithBudget, *(of if isinstance(of, tuple) else (of,)))
+    try:
+        while True:
+            try:
+                step: Any = send(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            value = step
+            if isinstance(step, changed):
+                if isinstance(step, Gather):
+                    step = step._replace(branches=[map_steps(edit, branch, of) for branch in step.branches])
+                elif isinstance(step, WithBudget):
+                    step = step._replace(thinking=map_steps(edit, step.thinking, of))
+                if isinstance(step, of):
+                    step = edit(step)
+            if step is not None:
+                value = yield step
+    finally:
+        thinking.close()
 
 
 class Interceptor(Protocol):
@@ -407,21 +427,6 @@ class Interceptor(Protocol):
         """Merge the state of the interceptors of all branches, in branch order."""
 
 
-class _Editor(NamedTuple):
-    edit: Callable[[Any], Any]
-    of: type[Any] | tuple[type[Any], ...]
-
-    def carry_out(self, step: Any) -> Procedure[Any]:
-        edited = self.edit(step)
-        return step if edited is None else (yield edited)
-
-    def fork(self) -> _Editor:
-        return self
-
-    def join(self, branches: Sequence[_Editor]) -> None:
-        """Do nothing: this interceptor has no state."""
-
-
 def intercept(interceptor: Interceptor, thinking: Procedure[T], calls: int) -> Procedure[T]:
     """Run `thinking`, branches included. `interceptor` handles the steps of the types `interceptor.of`.
 
@@ -433,7 +438,7 @@ def intercept(interceptor: Interceptor, thinking: Procedure[T], calls: int) -> P
     value: Any = None
     send, of = thinking.send, interceptor.of
     performed = (Gather, WithBudget, *(of if isinstance(of, tuple) else (of,)))
-    with closing(thinking):
+    try:
         while True:
             try:
                 step: Any = send(value)
@@ -453,14 +458,16 @@ def intercept(interceptor: Interceptor, thinking: Procedure[T], calls: int) -> P
                 if isinstance(step, WithBudget):
                     step = step._replace(thinking=intercept(interceptor, step.thinking, calls))
                 value = (yield from interceptor.carry_out(step)) if isinstance(step, of) else (yield step)
+    finally:
+        thinking.close()
 
 
 def resample(number: int, thinking: Procedure[T]) -> Procedure[T]:
     """Run `thinking` as attempt `number` of several, with its own replies and random numbers."""
 
     def numbered(step: Call | RandomNumbers) -> Call | RandomNumbers:
-        if isinstance(step, RandomNumbers):
-            return msgspec.structs.replace(step, attempt=f"{number} {step.attempt}")
-        return msgspec.structs.replace(step, attempt=(number, *step.attempt))
+        if isinstance(step, Call):
+            return msgspec.structs.replace(step, attempt=(number, *step.attempt))
+        return msgspec.structs.replace(step, attempt=f"{number} {step.attempt}")
 
     return map_steps(numbered, thinking, (Call, RandomNumbers))

@@ -6,6 +6,8 @@ without importing the package that contains its strategy.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 ROLES = {
     "propose": ("propose", "sample", "branch", "rollout"),
     "evaluate": ("value", "part", "vote", "joint", "logprob", "judge", "reward", "compare"),
@@ -29,6 +31,7 @@ OTHER = "other"
 _ROLE_OF = {purpose: role for role, purposes in ROLES.items() for purpose in purposes}
 
 
+@lru_cache(256)
 def role_of(purpose: str) -> str | None:
     """The standard role (a key of `ROLES`) of a call's purpose. `None` if the purpose has none."""
     role, colon, _ = purpose.partition(":")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from itertools import chain, count
+from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
@@ -264,7 +265,7 @@ def failed_try(data: dict[str, Any]) -> Reply:
 def canonical(lines: list[Line]) -> list[Record]:
     """The records of `lines` in program order, without entries outside the canonical list."""
     placed = [line for line in lines if line.p]
-    placed.sort(key=lambda line: line.p)  # stable: a call stays before its reply
+    placed.sort(key=attrgetter("p"))  # stable: a call stays before its reply
     return [line.e for line in placed]
 
 

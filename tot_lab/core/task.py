@@ -293,11 +293,12 @@ _ACCEPTED: Mapping[str, Callable[[Any], bool]] = {
 
 def _checked(method: Callable[..., Any], returns: str) -> Callable[..., Any]:
     """Return `method` with a check of the type of its result, so that a wrong one is an error at once."""
+    accepts = _ACCEPTED[returns]
 
     @wraps(method)
     def checked(self: Domain, *args: Any, **kwargs: Any) -> Any:
         value = method(self, *args, **kwargs)
-        if not _ACCEPTED[returns](value):
+        if not accepts(value):
             raise TypeError(
                 f"{type(self).__name__}.{method.__name__} must return {returns}: got {value!r:.80}."
             )

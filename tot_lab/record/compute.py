@@ -232,9 +232,9 @@ def _seconds_alone(lines: Sequence[Line]) -> float | None:
     for reply in replies:
         place, first = reply.p, asked[reply.p]
         start = sent.get(place, first)
-        if refused(reply.e.error) and place not in sent:  # type: ignore[union-attr]
+        if place not in sent and refused(reply.e.error):  # type: ignore[union-attr]
             start = reply.t  # a refused call takes no time
-        elif place in untimed and place not in sent:
+        elif place not in sent and place in untimed:
             return None
         _follow(levels[len(place)], place[:-1], _Branch(max(reply.t - start, 0.0), first, reply.t))
     for length in range(max(levels, default=1), 1, -2):

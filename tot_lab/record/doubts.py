@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tot_lab.core.calls import Call
 from tot_lab.core.purposes import OTHER, role_of
-from tot_lab.core.records import Note
+from tot_lab.core.records import Note, Scored
 from tot_lab.core.tree import Node
 from tot_lab.record.losses import LARGE, ByRole, Losses
 from tot_lab.record.run import NO_EVALUATOR, Run, replies_of
@@ -39,7 +39,8 @@ class Doubt(NamedTuple):
 def doubts_of(run: Run, losses: ByRole | None) -> tuple[Doubt, ...]:
     """Return the doubts about a run with these `losses`. Time is linear in its size."""
     found = []
-    judged = [node for node in run.tree if node.by not in NO_EVALUATOR]
+    scored = {line.e.by for line in run.lines_of(Scored) if isinstance(line.e, Scored)}
+    judged = [node for node in run.tree if node.by not in NO_EVALUATOR] if scored - {*NO_EVALUATOR} else []
     unreadable = [node for node in judged if node.unreadable]
     if losses is not None and len(unreadable) > LARGE * len(judged):
         example = unreadable_example(run, unreadable)
@@ -102,21 +103,19 @@ def _repeated_samples(run: Run) -> Iterator[Doubt]:
     """Yield a doubt for each role if at least half of its calls repeat a request at temperature 0, and one if
     the whole run repeats the first run of the task.
     """
-    calls: Counter[str] = Counter()
+    calls = [line.e for line in run.lines_of(Call) if isinstance(line.e, Call)]
     repeats: Counter[str] = Counter()
     asked: dict[tuple[str, ...], tuple[int, tuple[int, ...]]] = {}
-    for line in run.lines:
-        if isinstance(call := line.e, Call):
-            role = role_of(call.purpose) or OTHER
-            calls[role] += 1
-            if call.temperature == 0:
-                sample = call.sample_index, call.attempt
-                request = call.purpose, *(message.content for message in call.messages)
-                repeats[role] += asked.setdefault(request, sample) != sample
+    for call in calls:
+        if call.temperature == 0:
+            sample = call.sample_index, call.attempt
+            request = call.purpose, *(message.content for message in call.messages)
+            repeats[role_of(call.purpose) or OTHER] += asked.setdefault(request, sample) != sample
     for role, number in repeats.items():
-        if number and 2 * number >= calls[role]:
-            yield Doubt(f"{{}} {role} calls repeat a request at temperature 0", number, calls[role])
-    if run.header.repeat and asked and len(asked) + repeats.total() == calls.total():
+        of = number and sum((role_of(call.purpose) or OTHER) == role for call in calls)
+        if number and 2 * number >= of:
+            yield Doubt(f"{{}} {role} calls repeat a request at temperature 0", number, of)
+    if run.header.repeat and asked and len(asked) + repeats.total() == len(calls):
         yield Doubt("a repeat with all calls at temperature 0 asks what the first run asked")
 
 

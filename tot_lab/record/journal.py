@@ -19,11 +19,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from zlib import crc32
 
 import msgspec
 from msgspec.structs import replace
@@ -156,11 +157,7 @@ def lines_text(header: Header, lines: Sequence[Line], before: Texts | None = Non
             that only texts that occur in `lines` before are left out.
     """
     if header.tot_lab >= _SHORT:
-        texts, whole = Texts() if before is None else before, lines
-        lines = []
-        for line in whole:
-            lines.append(texts.shortened(line))
-            texts.take(line)
+        lines = (Texts() if before is None else before).shortened(lines)
     return _with_checksums(encoder.encode_lines(lines), header)
 
 
@@ -183,6 +180,12 @@ def lines_in(data: bytes, path: str | os.PathLike[str]) -> list[Line]:
 
 _REPEATED: dict[type, str] = {Call: "messages", Thought: "text", Decided: "reason"}
 """The field that is left out of a record if it has the same value as in the previous record of this type."""
+_WITHOUT: dict[type, Callable[[Any], Any]] = {
+    Call: partial(replace, messages=()),
+    Thought: partial(replace, text=""),
+    Decided: partial(replace, reason=""),
+}
+"""Functions that return a copy of a record without that field."""
 
 
 class Texts:
@@ -201,17 +204,22 @@ class Texts:
         elif isinstance(line.e, Reply):
             self.replies[line.p] = line.e.text
 
-    def shortened(self, line: Line) -> Line:
-        """Return `line` without its text if an earlier line holds the text."""
-        if (field := _REPEATED.get(kind := type(line.e))) is None or not (text := getattr(line.e, field)):
-            return line
-        if kind is Thought and text == self._reply_before(line):
-            like: Literal[1, 2] = _REPLY
-        elif text == self.last.get(kind):
-            like = _LAST
-        else:
-            return line
-        return replace(line, e=replace(line.e, **{field: text[:0]}), like=like)
+    def shortened(self, lines: Iterable[Line]) -> list[Line]:
+        """Return `lines` without the texts that an earlier line holds, and add their texts."""
+        short = []
+        for line in lines:
+            event = line.e
+            if (field := _REPEATED.get(kind := type(event))) is not None:
+                text, last = getattr(event, field), self.last.get(kind)
+                self.last[kind] = text
+                in_reply = kind is Thought and text == self._reply_before(line)
+                if text and (in_reply or text == last):
+                    like = _REPLY if in_reply else _LAST
+                    line = Line(line.p, line.t, _WITHOUT[kind](event), line.paid, like)
+            elif isinstance(event, Reply):
+                self.replies[line.p] = event.text
+            short.append(line)
+        return short
 
     def completed(self, line: Line, place: str) -> Line:
         """Return `line` with the text that was left out (`Line.like`)."""
@@ -232,7 +240,7 @@ def _with_checksums(text: bytes, header: Header) -> bytes:
     if not header.checksum or not text:
         return text
     bodies = text[:-2].split(b"}\n")  # JSON holds no newline
-    return b"".join([b'%b,"crc32":"%08x"}\n' % (body, zlib.crc32(body)) for body in bodies])
+    return b"".join([b'%b,"crc32":"%08x"}\n' % (body, crc32(body)) for body in bodies])
 
 
 _FIELD = len(b',"crc32":"00000000"}')
@@ -240,7 +248,7 @@ _ANY_FIELD = re.compile(rb',"crc32":"[0-9a-f]{8}"\}')
 
 
 def _is_verified(line: bytes) -> bool:
-    return line[-_FIELD:] == b',"crc32":"%08x"}' % zlib.crc32(line[:-_FIELD])
+    return line[-_FIELD:] == b',"crc32":"%08x"}' % crc32(line[:-_FIELD])
 
 
 def read_journal(path: str | os.PathLike[str]) -> tuple[Header, list[Line], int]:

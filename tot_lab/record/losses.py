@@ -19,14 +19,14 @@ import os
 import re
 import sys
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tot_lab.core.calls import Call, Reply, is_admitted
+from tot_lab.core.calls import Call, Reply
 from tot_lab.core.purposes import OTHER, ROLES, role_of
 from tot_lab.core.records import Decided, Note, Position, Scored
 from tot_lab.record.run import UNREADABLE, Run
@@ -82,45 +82,65 @@ def losses_of(run: Run) -> ByRole | None:
     """
     if {"calls", "replies"} & {*run.header.unknown}:
         return None
-    calls: dict[Position, Call] = {}
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    found = [(call, reply) for call, line in run.admitted if isinstance(reply := line.e, Reply)]
+    calls = _by_role(call.purpose for call, _ in found)
+    failed = _by_role(call.purpose for call, reply in found if reply.error is not None)
+    cut = _by_role(c.purpose for c, reply in found if reply.error is None and is_truncated(c, reply))
+    unreadable = _unreadable(run)
+    return {
+        role: Losses(number, failed[role], min(unreadable[role], number - failed[role]), cut[role])
+        for role in (*ROLES, OTHER)
+        if (number := calls[role])
+    }
+
+
+def _by_role(purposes: Iterable[str]) -> Counter[str]:
+    """Return the number of `purposes` by role."""
+    counts: Counter[str] = Counter()
+    for purpose, number in Counter(purposes).items():
+        counts[role_of(purpose) or OTHER] += number
+    return counts
+
+
+def _unreadable(run: Run) -> Counter[str]:
+    """Return the number of unreadable replies by role."""
+    unreadable: Counter[str] = Counter()
     rounds = {by: _Round() for by in _EVALUATED_BY.values()}
+    purposes: dict[Position, str] = {}
     answered: dict[str, bool] = {}  # by purpose, whether the last call got a reply
     latest: str | None = None  # the evaluator of the last evaluation call
 
-    def count(purpose: str, kind: str, number: int = 1) -> None:
-        counts[role_of(purpose) or OTHER][kind] += number
+    def count(purpose: str, number: int = 1) -> None:
+        unreadable[role_of(purpose) or OTHER] += number
 
     def settle(by: str) -> None:
-        count(by if by != "parts" else "part", "unreadable", rounds[by].unreadable)
+        count(by if by != "parts" else "part", rounds[by].unreadable)
         rounds[by] = _Round()
 
-    lines = [line for line in run.lines_of(Call, Reply, Note, Scored, Decided) if line.p]
+    asked = {line.e.purpose for line in run.lines_of(Call) if isinstance(line.e, Call)}
+    noted = {line.e.name for line in run.lines_of(Note) if isinstance(line.e, Note)}
+    if asked.isdisjoint(_EVALUATED_BY) and noted.isdisjoint((*UNREADABLE, "json.retried")):
+        return unreadable
+    lines = [line for line in run.lines if line.p]
     for line in sorted(lines, key=attrgetter("p")):  # a call stays before its reply
         event = line.e
         if isinstance(event, Call):
-            calls[line.p] = event
+            purposes[line.p] = event.purpose
             by = _EVALUATED_BY.get(event.purpose)
             if by is not None:
                 latest = by
                 if rounds[by].draws:
                     settle(by)
-        elif isinstance(event, Reply) and event.tool is None and line.p in calls:
-            call = calls[line.p]
-            answered[call.purpose] = event.error is None
-            if call.purpose in _EVALUATED_BY:
-                rounds[_EVALUATED_BY[call.purpose]].take(event)
-            if is_admitted(event):
-                count(call.purpose, "calls")
-                if event.error is not None:
-                    count(call.purpose, "failed")
-                elif is_truncated(call, event):
-                    count(call.purpose, "truncated")
+        elif isinstance(event, Reply) and event.tool is None and line.p in purposes:
+            purpose = purposes[line.p]
+            answered[purpose] = event.error is None
+            if purpose in _EVALUATED_BY:
+                rounds[_EVALUATED_BY[purpose]].take(event)
         elif isinstance(event, Note) and (event.name in UNREADABLE or event.name == "json.retried"):
             purpose = str(event.data.get("kind", ""))
             # A retry without the schema follows a call that failed: there was nothing to read.
             if event.name != "json.retried" or answered.get(purpose, False):
-                count(purpose, "unreadable")
+                count(purpose)
             if purpose in _EVALUATED_BY:
                 rounds[_EVALUATED_BY[purpose]].retries += 1
         elif isinstance(event, Scored) and event.by == "rollout":  # its unreadable replies have notes
@@ -135,7 +155,7 @@ def losses_of(run: Run) -> ByRole | None:
     for by, held in rounds.items():
         if held.draws:
             settle(by)
-    return {role: _clipped(counted) for role, counted in counts.items() if counted["calls"]}
+    return unreadable
 
 
 def is_truncated(call: Call, reply: Reply) -> bool:
@@ -172,12 +192,6 @@ class _Round:
         """Number of unreadable replies that were not sampled again."""
         for_each = max((self.calls - self.retries) // len(self.draws), 1)
         return max(self.draws.count(False) * for_each - self.errors, 0) if self.calls else 0
-
-
-def _clipped(counted: Mapping[str, int]) -> Losses:
-    replies = counted["calls"] - counted["failed"]
-    unreadable = min(counted["unreadable"], replies)
-    return Losses(counted["calls"], counted["failed"], unreadable, counted["truncated"])
 
 
 def total(losses: Iterable[ByRole | None]) -> ByRole | None:

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
+from itertools import chain
 from math import fsum, nan
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -237,7 +238,15 @@ class Run(RunMethods):
     def lines_of(self, *kinds: type[Record]) -> list[Line]:
         """The lines with records of these types, grouped by type, and in recorded order within a type."""
         known = self._by_kind.items()
-        return [line for kind in kinds for found, lines in known if issubclass(found, kind) for line in lines]
+        wanted = (lines for kind in kinds for found, lines in known if issubclass(found, kind))
+        return list(chain.from_iterable(wanted))
+
+    @cached_property
+    def admitted(self) -> list[tuple[Call, Line]]:
+        """The model calls that were not refused, each with the line of its reply."""
+        calls = {line.p: line.e for line in self.lines_of(Call) if isinstance(line.e, Call)}
+        replies = [line for line in self.lines_of(Reply) if isinstance(line.e, Reply) and is_admitted(line.e)]
+        return [(calls[line.p], line) for line in replies if line.p in calls]
 
     @cached_property
     def events(self) -> list[Record]:
@@ -694,7 +703,7 @@ def usage_of(lines: Sequence[Line]) -> Usage:
     counted = [reply for reply, _ in replies if _has_usage(reply)]
     return Usage(
         len(replies),
-        sum(reply.error is not None for reply, _ in replies),
+        sum([reply.error is not None for reply, _ in replies]),
         _total([reply.input_tokens for reply in counted]),
         _total([reply.output_tokens for reply in counted]),
         _total([reply.cost for reply in counted], fsum),  # does not depend on the order of the lines
@@ -710,10 +719,9 @@ def _has_usage(reply: Reply) -> bool:
 
 def usage_by_role(run: Run) -> dict[str, Usage]:
     """Usage of the model calls of each role. Roles without calls are left out."""
-    purposes = {line.p: line.e.purpose for line in run.lines_of(Call) if isinstance(line.e, Call)}
-    replies: dict[str, list[Line]] = {}
-    for line in run.lines_of(Reply):
-        replies.setdefault(role_of(purposes[line.p]) or OTHER, []).append(line)
+    replies = defaultdict[str, list[Line]](list)
+    for call, line in run.admitted:
+        replies[role_of(call.purpose) or OTHER].append(line)
     used = {role: usage_of(its) for role, its in replies.items()}
     return {role: usage for role, usage in used.items() if usage.calls}
 

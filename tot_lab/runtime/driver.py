@@ -22,10 +22,10 @@ from tot_lab.core.calls import (
     CallObserver,
     Halt,
     Reply,
-    are_samples,
     format_error,
     readable,
     refused,
+    shared_fields,
 )
 from tot_lab.core.protocol import Budget, BudgetLeft, Effect, Procedure, Request, Slots
 from tot_lab.core.records import Ended, Note, Position, failed_try
@@ -283,11 +283,10 @@ class Driver:
     def _answer(self, pending: PendingCall, reply: Reply, paid: float | None = None) -> None:
         """Record a reply, and let the branch that waits for it continue."""
         error = reply.error
+        self.recorder.record(pending.position, reply, paid)
         if error is None or not refused(error):
-            self.recorder.record(pending.position, reply, paid)
             self.stepper.answer(pending.branch, reply)
             return
-        self.recorder.record(pending.position, reply, paid)
         self._cut_short = self._cut_short or error == "cancelled"
         if error.startswith("budget:") and reply.finish_reason != WITHIN:
             self._out_of = min(self._out_of or (pending.position, error), (pending.position, error))
@@ -338,7 +337,8 @@ class Driver:
         if name == "call.answered":
             pending.ends = None  # no deadline while the reply is stored
             return
-        self.recorder.beside(name, pending.call.node, call=list(pending.position), **data)
+        note = Note(name, pending.call.node, {"call": list(pending.position), **data})
+        self.recorder.record((), note)
         pending.charged = data.get("paid", pending.charged)
         if name == "call.queued":
             self.clock.hold(pending)
@@ -518,22 +518,20 @@ class Workers:
         `pending` first.
         """
         asked = {pending: pending.call}
-        if self.samples is None or not (self._is_sample(pending, pending) and self.untaken):
+        if self.samples is None or not self.untaken or self.driver.watched or _by_itself(pending):
             return asked
-        most = self.samples.samples_at_once(pending.call)
-        while self.untaken and len(asked) < most and self._is_sample(self.untaken[0], pending):
-            other = self.untaken.popleft()
+        most, shared = self.samples.samples_at_once(pending.call), shared_fields(pending.call)
+        while self.untaken and len(asked) < most:
+            other = self.untaken[0]
+            if _by_itself(other) or shared_fields(other.call) != shared:
+                break
+            self.untaken.popleft()
             if self.driver.is_open(other):
                 asked[other] = other.call
         if len(asked) > 1:
             for one in asked:
                 one.fellows = asked
         return asked
-
-    def _is_sample(self, one: PendingCall, other: PendingCall) -> bool:
-        """Whether `one` can be requested together with `other`."""
-        by_itself = one.carry_out or one.fellows or one.branch.scope.slots or one.watched
-        return not by_itself and (one is other or are_samples(one.call, other.call))
 
     def _give(self, pending: PendingCall, reply: Reply | None) -> None:
         """Give the driver the reply to a call. `None` means that the call must be made by itself."""
@@ -554,3 +552,8 @@ class Workers:
             return await self.ask(pending.call, pending)
         finally:
             pool.leave()
+
+
+def _by_itself(pending: PendingCall) -> bool:
+    """Whether a call cannot be requested together with other calls."""
+    return bool(pending.carry_out or pending.fellows or pending.branch.scope.slots)

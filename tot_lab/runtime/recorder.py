@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -121,7 +121,7 @@ class Recorder:
         """Whether fallbacks (`Note.fallback`) are logged when they are recorded, as in a run of a lab. A
         replay, an estimate and the repeated part of a resumed run log nothing.
         """
-        self._start = time.perf_counter()
+        self._start = perf_counter()
         self._written = 0
         self._expected: dict[Position, list[Record]] = {}
         self._only_expected = False
@@ -200,7 +200,7 @@ class Recorder:
     @property
     def now(self) -> float:
         """Seconds since the start of the run, in whole microseconds, which keeps journals short."""
-        return int((time.perf_counter() - self._start) * 1e6) / 1e6  # faster than `round`
+        return int((perf_counter() - self._start) * 1e6) / 1e6  # faster than `round`
 
     def record(self, position: Position, record: Record, paid: float | None = None) -> None:
         """Add one record, which the next `flush` writes. `paid` is the USD really paid for a reply."""
@@ -212,7 +212,8 @@ class Recorder:
         if fallback is not None and self.logs:
             data = encoder.encode(fallback.data).decode()
             _LOGGER.warning("run %s, thought %s: %s %s", self.header.id, fallback.at, fallback.name, data)
-        self.lines.append(Line(position, self.now, record, paid))
+        seconds = int((perf_counter() - self._start) * 1e6) / 1e6  # `now`, which takes longer to look up
+        self.lines.append(Line(position, seconds, record, paid))
 
     def beside(self, name: str, at: str, **data: Any) -> None:
         """Record a note that depends on timing, outside the canonical record."""

@@ -52,8 +52,6 @@ LONG = 10_000
 
 
 EVENT_TYPES = frozenset(EVENTS)
-PLAIN = EVENT_TYPES | {Call}
-"""The types of most steps: those that are not requests."""
 
 
 class Scopes(Protocol):
@@ -229,18 +227,18 @@ class Stepper:
                 self._finish(branch, end.value)
                 return None
             kind = type(step)
-            if kind not in PLAIN and isinstance(step, Request) and not step.recorded:
+            if kind not in EVENT_TYPES and isinstance(step, Request) and not step.recorded:
                 value = self.respond(step, branch, ())
                 continue
             branch.step += 1
-            position = (*branch.prefix, branch.step)
-            if kind is Call:
-                self._check_call(step)
-                return branch, position, step
+            position = branch.prefix + (branch.step,)  # noqa: RUF005  faster than unpacking
             if kind in EVENT_TYPES:
-                self._check_event(step)
+                self._check_event(kind, step)
                 self.record(position, step)
                 value = step
+            elif kind is Call:
+                self._check_call(step)
+                return branch, position, step
             elif kind is Gather:
                 if step.branches:
                     self._fork(branch, position, step)
@@ -327,8 +325,7 @@ class Stepper:
                 f"Pass a new sample index to draw another reply."
             )
 
-    def _check_event(self, event: Any) -> None:
-        kind = type(event)
+    def _check_event(self, kind: type, event: Any) -> None:
         if kind is Thought:
             if event.id in self._thoughts:
                 raise ValueError(
@@ -336,7 +333,7 @@ class Stepper:
                 )
             if event.parent is not None and event.parent not in self._thoughts:
                 raise ValueError(f"Unknown parent of thought {event.id!r}: got {event.parent!r}.")
-            if event.id.count(".") > DEEPEST:
+            if len(event.id) > DEEPEST and event.id.count(".") > DEEPEST:
                 raise ValueError(f"Thought {event.id[:40]}… is deeper than {DEEPEST} steps.")
             self._thoughts.add(event.id)
         elif kind is Scored or kind is Decided:

@@ -32,7 +32,7 @@ class OneAnswer(Prompting):
     """
 
     def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
-        return (yield from _answer_once(self, task, at, reasoning=False))
+        return _answer_once(self, task, at, reasoning=False)
 
     def max_calls(self, task: Task) -> int:
         return 1
@@ -48,7 +48,7 @@ class ChainOfThought(Prompting):
     """
 
     def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
-        return (yield from _answer_once(self, task, at, reasoning=True))
+        return _answer_once(self, task, at, reasoning=True)
 
     def max_calls(self, task: Task) -> int:
         return 1

@@ -33,12 +33,20 @@ class _Stated(NamedTuple):
     after: str
     is_in_tags: bool
 
+    @property
+    def plain(self) -> str | None:
+        """The answer without Markdown around it and without a box. `None` if nothing is left."""
+        answer = self.answer.strip()
+        return unboxed(answer if "\n" in answer else answer.lstrip("*_` ").rstrip("*` ")) or None
+
 
 def _stated(text: str, mark: re.Pattern[str] = _ANSWER) -> _Stated | None:
     """Find the answer between the last `<answer>` tags, or else after the last match of `mark` (`Answer:`).
 
     After `mark` it is the rest of the line or, if that is empty, all lines after it.
     """
+    if "answer" not in text.casefold():  # which every tag and mark contains
+        return None
     start, inside = None, None
     for tag in _TAG.finditer(text):
         if not tag[1]:
@@ -46,14 +54,25 @@ def _stated(text: str, mark: re.Pattern[str] = _ANSWER) -> _Stated | None:
         elif start is not None:
             start, inside = None, slice(start, tag.start())
     answer = text[inside] if inside else text
-    marks = list(mark.finditer(answer))
+    marked = _last(mark, answer)
     if inside:
-        return _Stated(answer[marks[-1].end() :] if marks else answer, text[inside.stop :], True)
-    if not marks:
+        return _Stated(answer[marked.end() :] if marked else answer, text[inside.stop :], True)
+    if marked is None:
         return None
-    line, _, after = answer[marks[-1].end() :].partition("\n")
+    line, _, after = answer[marked.end() :].partition("\n")
     is_empty = line.strip().strip("*`") in ("", "_", "__")
     return _Stated(after, "", False) if is_empty else _Stated(line, after, False)
+
+
+def _last(mark: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """Return the match of `mark` that begins the last line, of those that it begins."""
+    end = len(text)
+    while end >= 0:
+        start = text.rfind("\n", 0, end) + 1
+        if found := mark.match(text, start):
+            return found
+        end = start - 1
+    return None
 
 
 def final_answer(text: str) -> str | None:
@@ -63,10 +82,7 @@ def final_answer(text: str) -> str | None:
     (bold, quotes, bullets, headings) are ignored, and so is a `\boxed{…}` around all of it.
     """
     stated = _stated(text)
-    if stated is None:
-        return None
-    answer = stated.answer.strip()
-    return unboxed(answer if "\n" in answer else answer.lstrip("*_` ").rstrip("*` ")) or None
+    return None if stated is None else stated.plain
 
 
 _LINE = 4_000  # characters at the end of a text that are read for its last lines
@@ -149,8 +165,8 @@ def answer_at_end(text: str) -> str | None:
     """Return the `stated_answer` of a reply, if at most one line follows it."""
     stated = _stated(text)
     if stated is not None and len(_lines(stated.after)) <= 1:
-        return final_answer(text)
-    return boxed_answer("\n".join(_lines(text)[-2:]))
+        return stated.plain
+    return boxed_answer("\n".join(_lines(text)[-2:])) if "\\boxed" in text else None
 
 
 def _lines(text: str) -> list[str]:

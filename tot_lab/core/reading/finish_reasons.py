@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 _TRUNCATED = re.compile(r"length|max.{0,16}tokens|token_limit|context_window", re.IGNORECASE)
 _FAILED = re.compile(r"error|abort|fail|cancel|insufficient|timeout|unspecified", re.IGNORECASE)
 
 
+@lru_cache(64)
 def read_finish_reason(reason: str | None) -> str | None:
     """Return `length` for a truncated reply (`max_tokens`, `MAX_TOKENS`, `model_context_window_exceeded`, …),
     `error` for one that the server could not finish (`abort`, `network_error`, …), and any other reason as it
@@ -33,8 +35,7 @@ def read_ended(fields: Mapping[str, Any]) -> bool | None:
         return None
     if (kind := fields.get("stop_type")) in ("eos", "word"):
         return bool(kind == "eos")
-    stops = [fields[name] for name in ("stop_reason", "matched_stop") if name in fields]
-    if any(isinstance(stop, str) and stop for stop in stops):
+    reason, matched = fields.get("stop_reason"), fields.get("matched_stop")
+    if (isinstance(reason, str) and reason) or (isinstance(matched, str) and matched):
         return False
-    tells = "stop_reason" in fields or any(type(stop) is int for stop in stops)
-    return True if tells else None
+    return True if "stop_reason" in fields or type(matched) is int else None

@@ -370,6 +370,8 @@ def boxed_answer(text: str) -> str | None:
 
 def unboxed(text: str) -> str:
     r"""Return the content of a box that is all of `text`, such as `$\boxed{5}$.`, or else `text`."""
+    if "\\boxed" not in text:
+        return text
     around = text.replace(f"\\boxed{{{last_boxed(text)}}}", "", 1).replace("\\boxed", "")
     return text if around.strip(" \t\r\n$*_`.,:;()[]{}\\") else boxed_answer(text) or text
 

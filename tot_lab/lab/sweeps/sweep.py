@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import Call, Reply, format_error, is_made
+from tot_lab.core.calls import Call, Reply, format_error
 from tot_lab.core.files import open_regular
 from tot_lab.core.parts import Part, is_function, parts_in
 from tot_lab.core.protocol import Budget
@@ -456,9 +456,11 @@ class Sweep(SweepMethods):
 
     def keys_of(self, run: Run) -> dict[Position, bytes]:
         """Return the beginning of the cache key of each call that was made, by position."""
-        made = {line.p for line in run.lines_of(Reply) if isinstance(line.e, Reply) and is_made(line.e)}
-        calls = (line for line in run.lines_of(Call) if line.p in made)
-        return {line.p: self.key_of(line.e) for line in calls if isinstance(line.e, Call)}
+        return {
+            line.p: self.key_of(call)
+            for call, line in run.admitted
+            if isinstance(line.e, Reply) and line.e.sent
+        }
 
     def key_of(self, call: Call) -> bytes:
         """Return the beginning of the cache key of a call."""

@@ -24,6 +24,7 @@ from tot_lab.models.chat.replies import (
     Billed,
     Choice,
     Price,
+    Processing,
     ReplyUsage,
     continuation_of,
     scrubbed_reply,
@@ -214,7 +215,8 @@ class ChatEndpoint(Endpoint):
 
     def _is_list(self, calls: Sequence[Call]) -> bool:
         """Whether `calls` are requested as a list of prompts, and not as samples of one prompt."""
-        is_list = self.list_key(calls[0]) is not None or len({call.messages for call in calls}) > 1
+        messages = calls[0].messages
+        is_list = self.list_key(calls[0]) is not None or any(call.messages != messages for call in calls)
         return is_list and len(calls) > 1
 
     async def _listed(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
@@ -295,12 +297,13 @@ class ChatEndpoint(Endpoint):
         self, answers: Answers, calls: Sequence[Call], observer: CallObserver, *, several: bool
     ) -> None:
         """Record notes of how the server processed each call, as far as it reports that."""
+        if answers.processing == Processing():
+            return
         calls = calls[: len(answers.choices)]
         notes = answers.processing.notes([call.prompt for call in calls])
         for call, known in zip(calls, notes, strict=True):
-            if known:
-                only = {"only": [call]} if several else {}
-                observer.note("call.processed", **known, **only)
+            only = {"only": [call]} if several else {}
+            observer.note("call.processed", **known, **only)
 
     @abstractmethod
     async def _answers(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
@@ -357,10 +360,9 @@ class ChatEndpoint(Endpoint):
         choices = answers.choices[: len(calls)]
         name, keys = clean(self._model_in(answers)), self._long_keys
         shares, reported = self._shares(answers, calls, observer)
-        replies, used, again = list[Reply | None](), list[Reply](), None
+        replies, again = list[Reply | None](), None
         for call, choice, share in zip(calls, choices, shares, strict=False):
             failure = choice.failure and self._scrubbed(choice.failure)
-            used.append(_with_share(Reply(error=failure.message if failure else None), share, reported))
             if failure and (failure.retry or len(calls) == 1):
                 again = failure
                 replies.append(None)
@@ -385,7 +387,10 @@ class ChatEndpoint(Endpoint):
             )
             replies.append(scrubbed_reply(reply, keys))
         if again is not None:
-            again.replies, again.used = replies, used
+            failures = [choice.failure.message if choice.failure else None for choice in choices]
+            pairs = zip(failures, shares, strict=True)
+            again.used = [_with_share(Reply(error=error), share, reported) for error, share in pairs]
+            again.replies = replies
             raise again
         return [reply for reply in replies if reply is not None]
 

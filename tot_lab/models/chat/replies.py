@@ -79,8 +79,8 @@ class Choice(NamedTuple):
         """Bytes of the text, the thinking and the arguments of tool calls, to estimate the number
         of tokens.
         """
-        parts = (self.text, self.thinking, *(tool.arguments for tool in self.tool_calls))
-        return sum(len(part.encode()) for part in parts if part)
+        parts = (self.text or "", self.thinking or "", *[tool.arguments for tool in self.tool_calls])
+        return len("".join(parts).encode())
 
 
 def choice_of(
@@ -148,15 +148,10 @@ class Processing(NamedTuple):
     def notes(self, prompts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the known values for each call of the request. If the prompts differ, the cached tokens are
         divided among them in proportion to their lengths."""
-        if self == _NOT_REPORTED:
-            return [{}] * len(prompts)
         known = {name: value for name, value in self._asdict().items() if value is not None}
         if self.cached_tokens is None or len({*prompts}) == 1:
             return [known] * len(prompts)
         return [known | {"cached_tokens": part} for part in shared(self.cached_tokens, [*map(len, prompts)])]
-
-
-_NOT_REPORTED = Processing()
 
 
 class Answers(NamedTuple):
@@ -466,6 +461,6 @@ def undercounted(choices: Sequence[Choice], output: int) -> str:
 
     Some servers count the tokens of the first reply only (llama.cpp, pull request 27318).
     """
-    if output >= sum(choice.token_count or -(-choice.size // _LONGEST_TOKENS) for choice in choices):
+    if output >= sum([choice.token_count or -(-choice.size // _LONGEST_TOKENS) for choice in choices]):
         return ""
     return usage_text({"output_tokens": output}) + f" for {len(choices)} replies"
