@@ -718,12 +718,6 @@ def usage_by_role(run: Run) -> dict[str, Usage]:
     return {role: usage for role, usage in used.items() if usage.calls}
 
 
-def total_usage(usages: Iterable[Usage]) -> Usage:
-    """Sum of `usages`. An amount is `None` if it is `None` in one of them."""
-    columns = zip(Usage(0, 0, 0, 0, 0.0, 0.0), *usages, strict=True)
-    return Usage(*(_total(list(column)) for column in columns))
-
-
 def _total(amounts: list[Any], add: Callable[[list[Any]], Any] = sum) -> Any:
     return None if None in amounts else add(amounts)
 

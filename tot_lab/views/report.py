@@ -26,7 +26,7 @@ from tot_lab.core.tools import tool_of
 from tot_lab.core.tree import Node, Tree, format_score
 from tot_lab.record.doubts import doubts_of
 from tot_lab.record.losses import describe, large, losses_of, total, warning_of
-from tot_lab.record.run import Run, model_note, money, total_usage
+from tot_lab.record.run import Run, Usage, model_note, money
 from tot_lab.views.figures.theme import MISSED, PATH, PERSON_TEXT, number, printable, short, themed
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
 from tot_lab.views.html_page import document, html_file
@@ -372,7 +372,9 @@ def _tree_html(run: Run) -> str:
 
 def _totals(runs: Sequence[Run], summaries: Sequence[RunSummary]) -> str:
     """Return the totals over all runs as text. A total is unknown if a summand is unknown."""
-    usage = total_usage(run.usage for run in runs)
+    used = list(zip(*(run.usage for run in runs), strict=True)) or [()] * len(Usage._fields)
+    calls, _, *amounts = (None if None in column else sum(filter(None, column)) for column in used)
+    tokens_in, tokens_out, cost, paid = amounts
     verdicts = Counter(summary.verdict[:1] for summary in summaries)
     right, graded = verdicts["✓"], verdicts["✓"] + verdicts["✗"]
     failed = sum(run.failure is not None for run in runs)
@@ -381,11 +383,11 @@ def _totals(runs: Sequence[Run], summaries: Sequence[RunSummary]) -> str:
         f"{len(runs):,} runs",
         f"{right:,} of {graded:,} correct ({right / graded:.0%})" if graded else "",
         f"{failed:,} failed" if failed else "",
-        f"{usage.calls:,} calls",
+        f"{number(calls)} calls",
         f"{tools:,} tool calls" if tools else "",
-        f"{number(usage.input_tokens)} tokens in, {number(usage.output_tokens)} tokens out",
-        f"cost {money(usage.cost)}",
-        f"paid {money(usage.paid)}",
+        f"{number(tokens_in)} tokens in, {number(tokens_out)} tokens out",
+        f"cost {money(cost)}",
+        f"paid {money(paid)}",
         _format_seconds(sum(run.seconds for run in runs)),
     )
 
@@ -435,14 +437,14 @@ def _path_html(run: Run) -> str:
     """Return the scores and the full texts of the thoughts that lead from the root to the answer."""
     path, outside = [run.tree[id] for id in run.solution_path[1:]], from_outside(run)
     items = "".join(
-        f"<li><span>{escape(_format_fate(node))}</span>{outside_html(outside.get(node.id))}"
+        f"<li><span>{escape(_format_fate(node))}</span>{_outside_html(outside.get(node.id))}"
         f"<div class=text>{text_to_html(node.text, mathml=True)}</div></li>"
         for node in path
     )
     return f"<p>path to the answer</p><ol>{items}</ol>" if path else ""
 
 
-def outside_html(tool: str | None) -> str:
+def _outside_html(tool: str | None) -> str:
     """Return the label of a text that `tool` fetched from outside the lab, or "" if `tool` is `None`."""
     return f" <b class=outside>from outside ({escape(printable(tool))})</b>" if tool else ""
 
