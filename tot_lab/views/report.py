@@ -183,10 +183,8 @@ def _format_usage(summary: RunSummary) -> str:
     return " · ".join([*known, *([f"{unknown} unknown"] if unknown else [])])
 
 
-def tree_rows(
-    tree: Tree, path: Sequence[str], max_rows: int = MAX_ROWS, changed: Collection[str] = ()
-) -> list[str]:
-    """Return a tree as at most `max_rows` lines of text.
+def tree_rows(tree: Tree, path: Sequence[str], changed: Collection[str] = ()) -> list[str]:
+    """Return a tree as at most `MAX_ROWS` lines of text.
 
     If not all thoughts fit, those on the path to the answer are preferred, then those closest to the root.
     The path is drawn with bold lines. The last line states how many thoughts are not shown. Thoughts that a
@@ -198,12 +196,12 @@ def tree_rows(
     path = path or [tree.root.id]
     # Number of thoughts left out in the middle of a long path, and the id of the first one.
     skipped, gap = 0, ""
-    if len(path) > max_rows - 4:
-        head, tail = max_rows // 2 - 1, max_rows // 2 - 3
+    if len(path) > MAX_ROWS - 4:
+        head, tail = MAX_ROWS // 2 - 1, MAX_ROWS // 2 - 3
         skipped, gap = len(path) - head - tail, path[head]
         path = [*path[:head], *path[-tail:]]
     shown = {id: tree[id] for id in path}
-    room = max_rows - 1 - len(shown) - bool(skipped)
+    room = MAX_ROWS - 1 - len(shown) - bool(skipped)
     # A heap of the children of shown thoughts, by depth and then by order.
     waiting: list[tuple[int, int, Node, Iterator[Node]]] = []
 
