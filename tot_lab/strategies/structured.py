@@ -151,8 +151,8 @@ def ask_name(
     """Ask the model for one of `names`, as the JSON object {`field`: name}.
 
     Returns:
-        What `read` reads from the reply. If the model gives none, a text that says why: the error of a call
-        that a budget or a cancellation refused, or else a clause.
+        What `read` reads from the reply, "" if it reads nothing, and the reason if the call failed. The
+        reason is the error itself if a budget or a cancellation refused the call.
     """
     form = {
         "type": "object",
