@@ -124,7 +124,9 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
 
 
 def run_columns(rows: Sequence[Row]) -> dict[str, tuple[str, list[Any]]]:
-    """Return the columns of `sweep.df()` about results. A column that no run has a value of is left out."""
+    """Return the columns of `sweep.df()` about results: for `any_of_kept`, `credit` and `answer_state`, only
+    those that some run has a value of.
+    """
 
     def known(**dtypes: str) -> dict[str, tuple[str, list[Any]]]:
         return {name: column for name, column in each(rows, **dtypes).items() if {*column[1]} - {None, ""}}

@@ -104,7 +104,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     correct: bool | None = None
     score: float | None = None
     calls: int | None = 0
-    failed_calls: int = 0
+    failed_calls: int | None = 0
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: float | None = None
@@ -527,7 +527,8 @@ def row_of(run: Run, error: str | None = None, sent: int = 0, keys: bytes = b"")
         None if score is None else score == 1.0,
         score,
         usage.calls if is_whole else None,
-        *usage[1:],
+        usage.errors if is_whole else None,
+        *usage[2:],
         run.seconds,
         sent,
         keys,
