@@ -177,7 +177,7 @@ async def swept(
         "seconds": seconds,
         "requests": sum(counts.values()),
         "failed": counts["failed"] + counts["refused"],
-        "lost": sum(row.failed_calls for row in rows),
+        "lost": sum(row.failed_calls or 0 for row in rows),
         "early": early / len(rows),
     }
 

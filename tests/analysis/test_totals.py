@@ -97,3 +97,21 @@ def test_a_table_of_nodes_keeps_the_question():
     back = tl.read_nodes(run.nodes_df(), task=run.task)
     for column in ("score", "state", "by"):
         assert back.nodes_df()[column].equals(run.nodes_df()[column]), column
+
+
+def test_a_list_of_runs_has_the_results_of_its_sweep():
+    sweep = tl.Lab("sim/game24", runs=None).sweep_sync(
+        [tl.ChainOfThought(), tl.TreeOfThoughts()], tl.game24_tasks(2)
+    )
+    whole = sweep.df()
+    results = list(whole.columns[list(whole.columns).index("correct") :])
+    listed = runs_df(list(sweep.runs()), "a test")
+    pd.testing.assert_frame_equal(listed[results], whole[results])
+    assert set(listed) - set(results) == {"setting", "task", "repeat"}
+
+
+def test_calls_that_a_log_does_not_hold_are_missing_and_never_zero():
+    nodes = [{"id": "a", "parent": None, "thought": "q"}, {"id": "b", "parent": "a", "thought": "t"}]
+    table = runs_df([tl.read_nodes(nodes)], "a test")
+    amounts = ["calls", "failed_calls", "input_tokens", "output_tokens", "cost", "paid"]
+    assert table[amounts].isna().all(axis=None)

@@ -202,9 +202,6 @@ def test_prompts_ask_for_what_comes_next() -> None:
     assert shown.count("Plan:\nA") == 1  # all follow it
     assert shown.count("Passage:") == 2
     assert WRITING.vote_prompt(TASK, [["A", "X"], ["B", "Y"]]).count("Plan:") == 2
-    judged = WRITING.coherence_prompt("Once.")
-    assert "Once." in judged
-    assert ENDS[2] not in judged  # the paper's judge sees the passage alone
 
 
 # The search.

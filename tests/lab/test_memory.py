@@ -184,27 +184,16 @@ def kept(path, table):
         database.close()
 
 
-OLD = (
-    "CREATE TABLE runs (id TEXT PRIMARY KEY)",
-    "CREATE VIRTUAL TABLE lessons USING fts5"
-    "(question, critique UNINDEXED, domain UNINDEXED, run UNINDEXED, tokenize = 'porter unicode61')",
-    "PRAGMA application_id = 1953254483",
-    "PRAGMA user_version = 1",
-    "INSERT INTO lessons VALUES ('How many legs has a spider?', 'UNSATISFIED: eight', 'general', 'a')",
-)
-
-
-def test_lessons_of_an_earlier_version_are_kept_and_added_to(tmp_path):
+def test_lessons_of_an_earlier_version_are_refused_and_left_as_they_are(tmp_path):
     path = tmp_path / "lessons.db"
+    tl.Lessons(path)
     database = sqlite3.connect(path)
-    for statement in OLD:
-        database.execute(statement)
-    database.commit()
+    database.execute("PRAGMA user_version = 1")
     database.close()
-    assert tl.Lessons(path).recall(SPIDERS) == ["UNSATISFIED: eight"]
-    made = wait(lab(path, critic("SATISFIED: yes")).run(reflexion(), SPIDERS))
-    assert made.strategy.prior_critiques == ["UNSATISFIED: eight"]
-    assert [row[1] for row in kept(path, "answers")] == ["16"]
+    before = path.read_bytes()
+    with pytest.raises(tl.errors.LessonsError, match=r"lessons\.db: .*older version .*Move it away"):
+        tl.Lessons(path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.slow

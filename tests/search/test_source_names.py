@@ -179,13 +179,6 @@ def test_a_wrong_option_says_what_is_right(given, says):
         tl.presets.state_machine(given)
 
 
-def test_names_of_version_0_1_0_still_work():
-    old = tl.TreeOfThoughts(generate="propose", traversal="mcts", proposal_draws=2, evaluation_draws=4)
-    assert old == tl.TreeOfThoughts(
-        propose=tl.Propose(samples=2), search="mcts", evaluate=tl.Value(samples=4)
-    )
-
-
 @pytest.mark.parametrize("name", tl.presets.__all__)
 def test_a_preset_says_as_many_calls_as_max_calls(name):
     preset = getattr(tl.presets, name)

@@ -96,25 +96,32 @@ def test_a_repr_and_a_card(runs):
 
 def test_a_report(runs, tmp_path):
     page = report_html(runs, tmp_path / "report.html").read_text("utf-8")
+    names = re.findall(r"<th>(.*?)</th>", page)
     rows = [
-        re.findall(r"<td class=n>(.*?)</td>", row)
-        for row in re.findall(r"<tr>(.*?)</tr>", page.partition("<tbody>")[2].partition("</tbody>")[0])
+        dict(zip(names, map(unescape, re.findall(r"<td>(.*?)</td>", row)), strict=True))
+        for row in re.findall(r"<tr>(<td>.*?)</tr>", page.partition("<tbody>")[2].partition("</tbody>")[0])
     ]
     for row, run in zip(rows, runs, strict=True):
-        score, calls, into, out, cost, seconds = map(unescape, row)
-        assert [whole(calls.split()[0]), whole(into), whole(out)] == list(used(run.calls_df()))[:3]
-        assert is_money(cost, used(run.calls_df())[3])
-        assert (score == "") == (run.score is None)
-        assert not score or is_score(score, run.score)
-        assert seconds == f"{run.seconds:.2f}"
+        calls, into, out, cost = used(run.calls_df())
+        assert whole(row["calls"].split()[0]) == calls
+        assert row["tokens"] == f"{into:,} in, {out:,} out"
+        assert is_money(row["cost"], cost)
+        assert (row["strategy's score"] == "") == (run.score is None)
+        assert run.score is None or is_score(row["strategy's score"], run.score)
+        assert f"run {run.id} · " in page
+        assert f" · {run.seconds:,.2f} s" in page
     total = np.sum([used(run.calls_df()) for run in runs], axis=0)
-    tiles = {name: value for value, name in re.findall(r"<div><b>(.*?)</b>(.*?)</div>", page)}
-    assert [whole(tiles[name]) for name in ("runs", "calls", "tokens in", "tokens out")] == [40, *total[:3]]
-    assert is_money(tiles["cost"], total[3])
-    assert whole(tiles["tool calls"]) == sum(len(run.tools_df().dropna(subset="seconds")) for run in runs)
+    facts = unescape(re.search("</h1><p>(.*?)</p>", page)[1]).split(" · ")
+    tools = sum(len(run.tools_df().dropna(subset="seconds")) for run in runs)
     right = [run.correct for run in runs if run.correct is not None]
-    share = f"{sum(right)} of {len(right)} ({sum(right) / len(right):.0%})"
-    assert tiles["correct"] == share
+    assert facts[:5] == [
+        "40 runs",
+        f"{sum(right)} of {len(right)} correct ({sum(right) / len(right):.0%})",
+        f"{int(total[0]):,} calls",
+        f"{tools:,} tool calls",
+        f"{int(total[1]):,} tokens in, {int(total[2]):,} tokens out",
+    ]
+    assert is_money(facts[5].removeprefix("cost "), total[3])
 
 
 def test_the_tree_and_its_tooltips(runs):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tot_lab.core.acts import NOTE, Graft, Prune, RaiseBudget, Rescore, acts_of
-from tot_lab.core.records import Decided, Note, Scored, Thought
+from tot_lab.core.records import Note, Scored, Thought
 from tot_lab.core.tree import format_score
 from tot_lab.record.edits import Branched, Edits
 from tot_lab.record.run import Run
@@ -40,15 +40,6 @@ def changes_of(run: Run) -> list[PersonChange]:
         return [*_edited(run), *_acted(run)]
     except ValueError:  # a file whose header or notes do not describe changes
         return []
-
-
-def person_took_part(run: Run) -> bool:
-    """Return whether a run is a branch, or has a score or a decision of a person."""
-    return bool(run.header.branched) or any(
-        (isinstance(event, Scored) and event.by == "person")
-        or (isinstance(event, Decided) and event.reason == "person")
-        for event in run.events
-    )
 
 
 def _edited(run: Run) -> Iterator[PersonChange]:

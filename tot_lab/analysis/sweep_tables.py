@@ -24,18 +24,17 @@ from tot_lab.analysis import frames
 from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.analysis.statistics import compare_all, rates_of
 from tot_lab.analysis.sweep_summary import PRICED_LATER, Summary, losses_in, summary
-from tot_lab.analysis.tables import any_of_kept, compute_columns
+from tot_lab.analysis.tables import run_columns
 from tot_lab.core.calls import halts, html_text
 from tot_lab.core.extras import requires
 from tot_lab.core.files import write_whole
-from tot_lab.core.purposes import OTHER, ROLES
 from tot_lab.core.records import describe_stop
 from tot_lab.lab.sweeps.axes import differing_settings, flat_settings, format_value
 from tot_lab.lab.sweeps.sweep import Sweep
 from tot_lab.models.entries import Exported
 from tot_lab.record.doubts import Doubt
 from tot_lab.record.journal import Header
-from tot_lab.record.losses import columns_of, describe, warn_of, warning_of, without_losses
+from tot_lab.record.losses import describe, warn_of, warning_of, without_losses
 from tot_lab.record.run import Run, model_note, money, text_table
 
 if TYPE_CHECKING:
@@ -272,20 +271,7 @@ def df(sweep: Sweep) -> pandas.DataFrame:
         **({"task_id": ("string", ids)} if any(ids) else {}),
         "task_number": ("Int64", [cell.task for cell in cells]),
         **each(cells, repeat="Int64"),
-        **each(rows, correct="boolean"),
-        **any_of_kept([row.any_of_kept for row in rows]),
-        **each(rows, score="Float64"),
-        **(each(rows, credit="Float64") if any(row.credit is not None for row in rows) else {}),
-        **(each(rows, answer_state="string") if any(row.answer_state for row in rows) else {}),
-        "answer": ("string", [row.answer or None for row in rows]),
-        "stop_reason": ("string", [row.stop for row in rows]),
-        **each(rows, error="string", calls="Int64", failed_calls="Int64"),
-        **columns_of([row.losses for row in rows]),
-        **each(rows, input_tokens="Int64", output_tokens="Int64"),
-        **_tokens_by_role([row.tokens for row in rows]),
-        **each(rows, cost="Float64", paid="Float64", seconds="Float64"),
-        **compute_columns(rows),
-        **each(rows, selected_strategy="string", strategy_used="string", simulated="boolean"),
+        **run_columns(rows),
         **each(cells, run_id="string"),
     }
     levels = [flat_settings(strategy) for strategy in sweep.settings.values()]
@@ -296,21 +282,6 @@ def df(sweep: Sweep) -> pandas.DataFrame:
     frame.attrs["model_note"] = _model_note(sweep)
     frame.attrs["axes"] = [name for name in columns if name != "setting"]
     return frame
-
-
-def _tokens_by_role(
-    tokens: Sequence[dict[str, tuple[int | None, int | None]] | None],
-) -> dict[str, tuple[str, list[int | None]]]:
-    """Return the token columns of each role for which any run made a call."""
-    roles = [role for role in (*ROLES, OTHER) if any(role in known for known in tokens if known)]
-    return {
-        f"{role}_{name}": (
-            "Int64",
-            [None if known is None else known.get(role, (0, 0))[place] for known in tokens],
-        )
-        for role in roles
-        for place, name in enumerate(("input_tokens", "output_tokens"))
-    }
 
 
 def _setting(values: list[Any], places: list[int]) -> tuple[str | tuple[str, ...], list[Any]]:

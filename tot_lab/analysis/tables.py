@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tot_lab.analysis.frames import each, typed_frame
+from tot_lab.core.purposes import OTHER, ROLES
 from tot_lab.core.strategy import Strategy
 from tot_lab.lab.sweeps.axes import label_strategies
+from tot_lab.lab.sweeps.sweep import Row, row_of
 from tot_lab.record.compute import Compute
-from tot_lab.record.losses import columns_of, losses_of
+from tot_lab.record.losses import columns_of
 from tot_lab.record.run import Run, model_note
 from tot_lab.record.waiting import with_progress
 
@@ -105,46 +107,60 @@ def _identity(run: Run) -> tuple[str, str, str]:
 
 def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
     """Return one row per run of an iterable, with the columns of `sweep.df()` that all runs have."""
-    rows = [(place, place.run) for place in placed(runs, taker) if place.run is not None]
-    settings, tasks = [place.setting for place, _ in rows], [place.task for place, _ in rows]
-    usages = [run.usage for _, run in rows]
+    places = [(place, place.run) for place in placed(runs, taker) if place.run is not None]
+    settings, tasks = [place.setting for place, _ in places], [place.task for place, _ in places]
     frame = typed_frame(
         {
             "setting": (tuple(dict.fromkeys(settings)), settings),
             "task": (tuple(dict.fromkeys(tasks)), tasks),
-            "repeat": ("Int64", [place.repeat for place, _ in rows]),
-            "correct": ("boolean", [run.correct for _, run in rows]),
-            **any_of_kept([run.any_of_kept for _, run in rows]),
-            "score": ("Float64", [run.grade for _, run in rows]),
-            "answer": ("string", [run.answer or None for _, run in rows]),
-            "stop_reason": ("string", [run.stop_reason for _, run in rows]),
-            "error": ("string", [run.failure for _, run in rows]),
-            "calls": (
-                "Int64",
-                [None if "calls" in run.header.unknown else run.usage.calls for _, run in rows],
-            ),
-            **columns_of([losses_of(run) for _, run in rows]),
-            **each(usages, input_tokens="Int64", output_tokens="Int64", cost="Float64", paid="Float64"),
-            "seconds": ("Float64", [run.seconds for _, run in rows]),
-            **compute_columns([run.compute for _, run in rows]),
-            "simulated": ("boolean", [run.simulated for _, run in rows]),
-            "run_id": ("string", [run.id for _, run in rows]),
+            "repeat": ("Int64", [place.repeat for place, _ in places]),
+            **run_columns([row_of(run) for _, run in places]),
+            "run_id": ("string", [run.id for _, run in places]),
         }
     )
-    frame.attrs["model_note"] = model_note(run.model_note for _, run in rows)
+    frame.attrs["model_note"] = model_note(run.model_note for _, run in places)
     frame.attrs["axes"] = []  # the settings are in the label alone
     return frame
 
 
-def compute_columns(runs: Sequence[Any]) -> dict[str, tuple[str, list[Any]]]:
-    """Return the columns `flops`, `flops_prefix_once` and `seconds_alone` (Float64), as in `Compute`."""
-    return each(runs, **dict.fromkeys(Compute._fields, "Float64"))
+def run_columns(rows: Sequence[Row]) -> dict[str, tuple[str, list[Any]]]:
+    """Return the columns of `sweep.df()` about results: for `any_of_kept`, `credit` and `answer_state`, only
+    those that some run has a value of.
+    """
+
+    def known(**dtypes: str) -> dict[str, tuple[str, list[Any]]]:
+        return {name: column for name, column in each(rows, **dtypes).items() if {*column[1]} - {None, ""}}
+
+    return {
+        **each(rows, correct="boolean"),
+        **known(any_of_kept="boolean"),
+        **each(rows, score="Float64"),
+        **known(credit="Float64", answer_state="string"),
+        "answer": ("string", [row.answer or None for row in rows]),
+        "stop_reason": ("string", [row.stop for row in rows]),
+        **each(rows, error="string", calls="Int64", failed_calls="Int64"),
+        **columns_of([row.losses for row in rows]),
+        **each(rows, input_tokens="Int64", output_tokens="Int64"),
+        **_tokens_by_role([row.tokens for row in rows]),
+        **each(rows, cost="Float64", paid="Float64", seconds="Float64"),
+        **each(rows, **dict.fromkeys(Compute._fields, "Float64")),
+        **each(rows, selected_strategy="string", strategy_used="string", simulated="boolean"),
+    }
 
 
-def any_of_kept(values: Sequence[bool | None]) -> dict[str, tuple[str, list[bool | None]]]:
-    """Return the column `any_of_kept` (boolean): whether any answer that a run kept is correct. NA for runs
-    that kept only one answer; an empty dict if every run kept only one."""
-    return {} if set(values) <= {None} else {"any_of_kept": ("boolean", list(values))}
+def _tokens_by_role(
+    tokens: Sequence[dict[str, tuple[int | None, int | None]] | None],
+) -> dict[str, tuple[str, list[int | None]]]:
+    """Return the token columns of each role for which any run made a call."""
+    roles = [role for role in (*ROLES, OTHER) if any(role in known for known in tokens if known)]
+    return {
+        f"{role}_{name}": (
+            "Int64",
+            [None if known is None else known.get(role, (0, 0))[place] for known in tokens],
+        )
+        for role in roles
+        for place, name in enumerate(("input_tokens", "output_tokens"))
+    }
 
 
 def strategy_of(run: Run) -> Strategy | None:

@@ -45,8 +45,7 @@ from tot_lab.record.importers import load
 from tot_lab.record.journal import outline
 from tot_lab.record.run import SIMULATED, SMALL, Run
 from tot_lab.views.explorer.page import page
-from tot_lab.views.figures.theme import themed
-from tot_lab.views.html_page import END, html_head
+from tot_lab.views.html_page import document
 
 LARGEST = 8 * 2**20
 """Maximum size of a request in bytes."""
@@ -321,11 +320,12 @@ class Server:
         newest = sorted(self.searches.folder.glob("*.jsonl"), reverse=True)
         rows = "".join(map(_row, newest[:LISTED]))
         names = ", ".join(self.catalogue.offers)
-        return (
-            f"{html_head('Runs', _STYLE, _POLICY)}<h1>{len(newest):,} runs</h1>"
+        return document(
+            "Runs",
+            f"<h1>{len(newest):,} runs</h1>"
             f"<p>Models of this server: {escape(names)}</p><table>"
             "<tr><th>started<th>model<th>question<th>answer<th>outcome</tr>"
-            f"{rows}</table>{END}"
+            f"{rows}</table>",
         )
 
 
@@ -337,12 +337,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
-_STYLE = themed(
-    "body{font:var(--text-page) system-ui;margin:2em;color-scheme:light dark}"
-    "td,th{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}"
-    "td{max-width:40em;overflow-wrap:anywhere}"
-)
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def _row(path: Path) -> str:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import gcd
+from typing import NamedTuple
 
 LONGEST_EXPRESSION = 500  # characters; an answer to a puzzle of four numbers needs about 30
 TARGET = 24
@@ -98,6 +99,32 @@ def joined(a: Fraction, op: str, b: Fraction) -> Fraction | None:
     if op == "*":
         return a * b
     return a / b if b else None
+
+
+class Term(NamedTuple):
+    """A value, and the expression that it was computed from.
+
+    `strength` is the precedence of the expression's outermost operator: 3 for a number, 2 for a product or
+    quotient, and 1 for a sum or difference.
+    """
+
+    value: Fraction
+    expression: str
+    strength: int = 3
+
+
+def join_terms(terms: list[Term], a: Fraction | int, op: str, b: Fraction | int, value: Fraction) -> None:
+    """Replace the terms with the values `a` and `b` by `a op b`, whose value is `value`.
+
+    Its expression has only the parentheses that it needs.
+    """
+    first = terms.pop(next(k for k, term in enumerate(terms) if term.value == a))
+    second = terms.pop(next(k for k, term in enumerate(terms) if term.value == b))
+    strength = 1 if op in "+-" else 2
+    before = f"({first.expression})" if first.strength < strength else first.expression
+    wrapped = second.strength < strength or (op in "-/" and second.strength == strength)
+    after = f"({second.expression})" if wrapped else second.expression
+    terms.append(Term(value, f"{before} {op} {after}", strength))
 
 
 def value_of(expression: str) -> tuple[Fraction, list[Fraction]] | None:

@@ -105,22 +105,18 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> Path:
 
 
 def data_folder() -> Path:
-    """The folder of tot_lab in the user's data directory."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    return base / "tot_lab"
+    """Return the folder of tot_lab in the user's data directory."""
+    return _user_folder("LOCALAPPDATA", "AppData/Local", "XDG_DATA_HOME", ".local/share")
 
 
 def config_folder() -> Path:
-    """The folder of tot_lab in the user's configuration directory."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return base / "tot_lab"
+    """Return the folder of tot_lab in the user's configuration directory."""
+    return _user_folder("APPDATA", "AppData/Roaming", "XDG_CONFIG_HOME", ".config")
+
+
+def _user_folder(windows: str, windows_default: str, others: str, others_default: str) -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "tot_lab"
+    is_windows = sys.platform == "win32"
+    variable, default = (windows, windows_default) if is_windows else (others, others_default)
+    return Path(os.environ.get(variable) or Path.home() / default) / "tot_lab"

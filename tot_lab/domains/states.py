@@ -7,9 +7,10 @@ differs between sibling thoughts.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
+from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.task import Domain, Path, Task
 
 
@@ -59,3 +60,22 @@ class StateDomain(Domain):
 
     def is_bounded(self, task: Task) -> bool:
         return True
+
+
+def picks_schema(properties: Mapping[str, Any], many: str = "") -> dict[str, Any]:
+    """Return the schema of an object with `properties` or, with `many`, of a list of them under that name."""
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return picks_schema({many: {"type": "array", "items": schema}}) if many else schema
+
+
+def read_picks(text: str, field: str) -> list[dict[str, Any]]:
+    """Return the JSON objects in `text`: one with `field`, several, or those of the first list in one."""
+    picks = read_json(text) if "{" in text else None
+    if isinstance(picks, dict) and field not in picks:
+        picks = next((item for item in picks.values() if isinstance(item, list)), None)
+    return [pick for pick in (picks if isinstance(picks, list) else [picks]) if isinstance(pick, dict)]

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from tot_lab.core.databases import prepare
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Task
 from tot_lab.lab.context import Earlier, critiques_of, earlier_turn, join_context
@@ -30,17 +31,11 @@ from tot_lab.strategies.reflexion import Reflexion, earlier_critiques
 _OURS = 0x746C4C53  # SQLite application id, which distinguishes this file from other databases
 _SCHEMA = 2
 _FTS = "(question, {} UNINDEXED, domain UNINDEXED, run UNINDEXED, tokenize = 'porter unicode61')"
-_STEPS: tuple[tuple[str, ...], ...] = (
-    (
-        "CREATE TABLE runs (id TEXT PRIMARY KEY)",
-        f"CREATE VIRTUAL TABLE lessons USING fts5{_FTS.format('critique')}",
-        f"PRAGMA application_id = {_OURS}",
-    ),
-    (f"CREATE VIRTUAL TABLE answers USING fts5{_FTS.format('answer')}",),
+_TABLES = (
+    "TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY)",
+    f"VIRTUAL TABLE IF NOT EXISTS lessons USING fts5{_FTS.format('critique')}",
+    f"VIRTUAL TABLE IF NOT EXISTS answers USING fts5{_FTS.format('answer')}",
 )
-"""The statements that each schema version adds to the previous one. The first creates the tables of an empty
-file.
-"""
 
 _MAX_ANSWER = 2_000
 """Maximum number of characters of an earlier question with its answer in a context."""
@@ -171,7 +166,7 @@ class Lessons:
         """Open the database for one use, so that any thread and a forked process can use this object."""
         try:
             with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as database:
-                self._prepare(database)
+                prepare(database, _OURS, _SCHEMA, _TABLES, "lessons")
                 yield database
         except sqlite3.OperationalError as error:  # such as a full disk or a missing folder
             raise LessonsError(
@@ -182,32 +177,6 @@ class Lessons:
                 f"{self.path}: this file of lessons cannot be read ({error}). It was not changed. "
                 f"Move it away to start a new one, or restore a copy."
             ) from error
-
-    def _prepare(self, database: sqlite3.Connection) -> None:
-        """Create the tables that the file lacks. Raises `LessonsError` for another database."""
-        if self._version(database) == _SCHEMA:
-            return
-        database.execute("BEGIN IMMEDIATE")  # another process may be creating them
-        for statement in (statement for step in _STEPS[self._version(database) :] for statement in step):
-            database.execute(statement)
-        database.execute(f"PRAGMA user_version = {_SCHEMA}")
-        database.execute("COMMIT")
-
-    def _version(self, database: sqlite3.Connection) -> int:
-        """Return the schema version of the file, 0 if it is empty. Raises `LessonsError` for another
-        database.
-        """
-        who, schema = (
-            database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-        )
-        if who == _OURS and schema > _SCHEMA:
-            raise LessonsError(
-                f"{self.path}: the file was written by a newer version of tot_lab (schema {schema})."
-            )
-        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if who != _OURS and (who or schema or tables):
-            raise LessonsError(f"{self.path}: this database does not hold lessons. It was not changed.")
-        return int(schema)
 
 
 def _expect_task(task: object) -> None:

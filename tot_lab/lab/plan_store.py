@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tot_lab.core.calls import Call, Reply, is_made
+from tot_lab.core.databases import prepare
 from tot_lab.core.records import Ended, Line, Note, Position, parent_of
 from tot_lab.record.journal import Header
-from tot_lab.record.run import Run
+from tot_lab.record.run import Run, model_name
 from tot_lab.strategies.plans import DROPPED, Plan, PlanStep, reopened
 
 _CREATED = ("plan.created", "plan.patched", "plan.augmented")
@@ -96,7 +97,8 @@ class PlanFold:
             old = Plan(
                 id=f"{header.id}:{note.at}",
                 task_id=str(header.task.get("id", "")),
-                agent_id=header.agent_id or f"{header.strategy.get('kind', '')} on {_model(header)}",
+                agent_id=header.agent_id
+                or f"{header.strategy.get('kind', '')} on {model_name(header.model)}",
                 goal=note.data["goal"],
                 mode=note.data["mode"],
                 steps=(),
@@ -164,15 +166,10 @@ def _sum(one: Any, other: Any) -> Any:
     return None if one is None or other is None else one + other
 
 
-def _model(header: Header) -> str:
-    settings = header.model
-    return str(settings.get("model") or settings.get("name") or settings.get("kind", ""))
-
-
 _OURS = 0x746C504C  # SQLite application id, which distinguishes this file from other databases
 _SCHEMA = 2
 _TABLE = (
-    "CREATE TABLE IF NOT EXISTS plans "
+    "TABLE IF NOT EXISTS plans "
     "(id TEXT PRIMARY KEY, started TEXT NOT NULL, status TEXT NOT NULL, plan TEXT NOT NULL)"
 )
 _STATUSES = get_args(Plan.model_fields["status"].annotation)
@@ -197,15 +194,14 @@ class PlanStore:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with closing(self._opened()) as database:
-                if not self._is_ours(database):
-                    raise sqlite3.DatabaseError("this database does not hold plans. It was not changed")
-                database.executescript(
-                    f"PRAGMA journal_mode = WAL; BEGIN IMMEDIATE; {_TABLE}; "
-                    f"PRAGMA application_id = {_OURS}; PRAGMA user_version = {_SCHEMA}; COMMIT"
-                )
+                prepare(database, _OURS, _SCHEMA, [_TABLE], "plans")
+                database.execute("PRAGMA journal_mode = WAL")
         except (sqlite3.Error, UnicodeDecodeError) as error:
             kind = type(error) if isinstance(error, sqlite3.Error) else sqlite3.DatabaseError
-            raise kind(f"{self.path}: plans cannot be kept here: {error}") from error
+            raise kind(
+                f"{self.path}: plans cannot be kept here: {error}. The journals of the runs hold the plans: "
+                "move the file away to start a new one."
+            ) from error
 
     def __repr__(self) -> str:
         return f"PlanStore({str(self.path)!r})"
@@ -235,20 +231,6 @@ class PlanStore:
         follow = PlanWriter(self, PlanFold(header, "" if path is None else str(path.absolute())))
         follow(lines)
         return follow
-
-    def _is_ours(self, database: sqlite3.Connection) -> bool:
-        """Whether the database is empty or holds plans. Raises `sqlite3.DatabaseError` for another schema."""
-        who, schema = (
-            database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-        )
-        if who == _OURS and schema != _SCHEMA:
-            raise sqlite3.DatabaseError(
-                f"the file was written by {'a newer' if schema > _SCHEMA else 'an older'} version of tot_lab "
-                f"(schema {schema}). The journals of the runs hold the plans; move the file away to start a "
-                f"new one"
-            )
-        is_empty = not who and not schema and not database.execute("SELECT * FROM sqlite_master").fetchone()
-        return who == _OURS or is_empty
 
     def _opened(self) -> sqlite3.Connection:
         database = sqlite3.connect(self.path, timeout=10.0, check_same_thread=False)

@@ -19,9 +19,9 @@ from pydantic import model_validator
 
 from tot_lab.core.calls import halts
 from tot_lab.core.parts import REGISTRY
-from tot_lab.core.protocol import Procedure, ask, resample
+from tot_lab.core.protocol import Procedure, resample
 from tot_lab.core.reading.names import read_name
-from tot_lab.core.records import Decided, Note, Thought, call_failed, parent_of
+from tot_lab.core.records import Decided, Note, Thought, parent_of
 from tot_lab.core.registry import names
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
@@ -30,6 +30,7 @@ from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.reflexion import Reflexion
 from tot_lab.strategies.search.searches import LIMIT_OF_ITERATIONS
 from tot_lab.strategies.search.tree_of_thoughts import TreeOfThoughts
+from tot_lab.strategies.structured import ask_name
 from tot_lab.strategies.tree_then_act import TreeThenAct
 
 TaskKind = Literal["simple", "writing", "steps", "open"]
@@ -295,23 +296,12 @@ class Adaptive(Prompting):
             f"Which kind is it? Do not do the task. Reply with JSON and nothing else, "
             f'as {{"kind": "simple"}}: {", ".join(KINDS)}.'
         )
-        schema = {
-            "type": "object",
-            "properties": {"kind": {"type": "string", "enum": list(KINDS)}},
-            "required": ["kind"],
-            "additionalProperties": False,
-        }
-        reply = yield from ask(self.call(at, "route", prompt, response_format=schema))
-        if reply.error is not None:
-            yield call_failed(at, "route", reply.error)
-            if halts(reply.error):
-                return reply.error
-            return self._undecided(f"the model could not be asked: {reply.error}")
-        choice = read_name(reply.text, self._names(), "kind")
-        if choice is None:
-            yield Note("parse.unreadable", at, {"kind": "route", "draw": 0})
-            return self._undecided("the model named none of the kinds")
-        return choice
+        names = self._names()
+        call = self.call(at, "route", prompt)
+        found = yield from ask_name(call, "kind", list(KINDS), lambda text: read_name(text, names, "kind"))
+        if not isinstance(found, str):
+            return found
+        return found if halts(found) else self._undecided(found or "the model named none of the kinds")
 
     def _undecided(self, why: str) -> Choice:
         """The default strategy, if neither a rule nor the model has chosen one."""

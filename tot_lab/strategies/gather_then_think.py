@@ -17,8 +17,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from tot_lab.core.calls import Call, halts
-from tot_lab.core.protocol import Procedure, ask, emit, intercept, map_steps
-from tot_lab.core.records import Note, Scored, Thought, call_failed, parent_of
+from tot_lab.core.protocol import Procedure, emit, intercept, map_steps
+from tot_lab.core.records import Note, Scored, Thought, parent_of
 from tot_lab.core.strategy import Prompting, Strategy
 from tot_lab.core.task import Answer, Task
 from tot_lab.core.tools import MODEL, TOOL, characters_within, tokens_in, tool_of
@@ -37,6 +37,7 @@ from tot_lab.strategies.conversation import shortened
 from tot_lab.strategies.deep_think import DeepThink
 from tot_lab.strategies.react import ReAct
 from tot_lab.strategies.research import UNKNOWN_WINDOW, ResearchDelegate, ToolUse
+from tot_lab.strategies.structured import ask_name
 
 RAW = 4_000
 """Characters of each tool result that the thinking strategy is shown, as `max_result_characters` in a tool
@@ -148,24 +149,16 @@ class GatherThenThink(Prompting):
             "Of which category is it? Do not do the task. Reply with JSON and nothing else, "
             'as {"category": "planning"}.'
         )
-        schema = {
-            "type": "object",
-            "properties": {"category": {"type": "string", "enum": list(CATEGORIES)}},
-            "required": ["category"],
-            "additionalProperties": False,
-        }
-        reply = yield from ask(self.call(at, "classify", prompt, response_format=schema))
-        if reply.error is not None:
-            yield call_failed(at, "classify", reply.error)
-            if halts(reply.error):
-                return reply.error
-            return _undecided(f"the model could not be asked: {reply.error}")
-        category = read_category(reply.text)
-        if category is None:
-            yield Note("parse.unreadable", at, {"kind": "classify", "draw": 0})
-            return _undecided("the model named none of the categories")
-        several = " and ".join(hits(task.question)) or "none"
-        return Classified(category, "model", f"its words speak of {several}")
+
+        def read(text: str) -> Classified | None:
+            several = " and ".join(hits(task.question)) or "none"
+            category = read_category(text)
+            return Classified(category, "model", f"its words speak of {several}") if category else None
+
+        found = yield from ask_name(self.call(at, "classify", prompt), "category", list(CATEGORIES), read)
+        if not isinstance(found, str):
+            return found
+        return found if halts(found) else _undecided(found or "the model named none of the categories")
 
     # Gather.
 

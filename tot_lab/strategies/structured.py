@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
-from tot_lab.core.calls import Call, Message, Reply, readable, refused
+from tot_lab.core.calls import Call, Message, Reply, halts, readable, refused
 from tot_lab.core.protocol import Procedure, ask
 from tot_lab.core.reading.json_values import ends_open, find_json
 from tot_lab.core.reading.thinking import split_thinking
@@ -143,6 +143,31 @@ def ask_json(
     return Structured(
         None, problem, tuple(replies), truncated=reply.finish_reason == "length" or _ends_open(reply)
     )
+
+
+def ask_name(
+    call: Call, field: str, names: Sequence[str], read: Callable[[str], T | None]
+) -> Procedure[T | str]:
+    """Ask the model for one of `names`, as the JSON object {`field`: name}.
+
+    Returns:
+        What `read` reads from the reply, "" if it reads nothing, and the reason if the call failed. The
+        reason is the error itself if a budget or a cancellation refused the call.
+    """
+    form = {
+        "type": "object",
+        "properties": {field: {"type": "string", "enum": list(names)}},
+        "required": [field],
+        "additionalProperties": False,
+    }
+    reply = yield from ask(msgspec.structs.replace(call, response_format=form))
+    if reply.error is not None:
+        yield call_failed(call.node, call.purpose, reply.error)
+        return reply.error if halts(reply.error) else f"the model could not be asked: {reply.error}"
+    found = read(reply.text)
+    if found is None:
+        yield Note("parse.unreadable", call.node, {"kind": call.purpose, "draw": 0})
+    return "" if found is None else found
 
 
 def read_json_as(model_type: type[T], text: str) -> T | None:

@@ -12,9 +12,9 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from html import escape
+from itertools import count
 from math import isnan
 from pathlib import Path
-from typing import NamedTuple
 
 from tot_lab.analysis.by_person import changes_of
 from tot_lab.analysis.frames import CallRow, judgement_of, tools_of
@@ -26,10 +26,10 @@ from tot_lab.core.tools import tool_of
 from tot_lab.core.tree import Node, Tree, format_score
 from tot_lab.record.doubts import doubts_of
 from tot_lab.record.losses import describe, large, losses_of, total, warning_of
-from tot_lab.record.run import Run, model_note, money
+from tot_lab.record.run import Run, Usage, model_note, money
 from tot_lab.views.figures.theme import MISSED, PATH, PERSON_TEXT, number, printable, short, themed
 from tot_lab.views.figures.verdict import format_grade, stop_words, verdict_of
-from tot_lab.views.html_page import END, html_file, html_head
+from tot_lab.views.html_page import document, html_file
 from tot_lab.views.markdown import text_to_html
 from tot_lab.views.tree_svg import svg_url, tree_svg
 
@@ -59,73 +59,49 @@ MAX_ROWS = 12
 """Maximum number of lines of the tree in the text of a run."""
 
 
-class RunSummary(NamedTuple):
-    """The facts about a run that every view shows, formatted as text.
+class RunSummary:
+    """The facts about a run, finished or not, formatted as text. Every view shows them.
 
-    Attributes:
-        score: Score of the answer, or "" if it has none.
-        verdict: Whether the answer is correct, with the expected answer if it is not. "" if unknown.
-        failed: The most common error of the calls, or "".
-        doubts: What else makes the result doubtful, such as replies that were lost, or "".
-        tools: Number of calls of each tool, or "" if there were none.
-        changed: What a person changed, or "".
-        run_facts: Id, duration, amount paid and number of cached calls. They differ between runs with the
-            same result.
+    A fact is "" if the run lacks it. `run_facts` differ between runs with the same result.
     """
 
-    strategy: str
-    question: str
-    answer: str
-    verdict: str
-    score: str
-    stopped: str
-    thoughts: str
-    calls: str
-    failed: str
-    doubts: str
-    tools: str
-    changed: str
-    tokens: str
-    cost: str
-    run_facts: str
-    model: str
-    model_note: str
+    def __init__(self, run: Run) -> None:
+        if "_counted" not in run.__dict__:  # the records of a run do not change
+            run.__dict__["_counted"] = _count_records(run)
+        self.failed, self.doubts, self.tools, self.carried_out, in_tools, cached = run.__dict__["_counted"]
+        usage, header = run.usage, run.header
+        adaptive = header.strategy.get("kind") == "adaptive" and run.selected_strategy is not None
+        self.strategy = printable(f"{run.name}→{run.strategy_used}" if adaptive else run.name)
+        self.question, self.answer = printable(run.question), printable(run.answer)
+        self.model, self.model_note = printable(run.model), run.model_note
+        self.verdict = _format_verdict(run)
+        self.score = "" if run.score is None else format_score(run.score)
+        self.ended = _unfinished(run) if run.stop_reason is None else stop_words(run)
+        self.changed = printable("; ".join(map(str, changes_of(run))))
+        self.thoughts = f"{len(run.tree):,}"
+        calls = f"at least {usage.calls:,}" if usage.calls else "unknown"
+        calls = calls if "calls" in header.unknown else f"{usage.calls:,}"
+        self.calls = calls + (f" ({usage.errors:,} failed)" if usage.errors else "")
+        tokens = (number(usage.input_tokens), number(usage.output_tokens))
+        self.tokens = "unknown" if set(tokens) == {"unknown"} else f"{tokens[0]} in, {tokens[1]} out"
+        self.cost = money(usage.cost)
+        self.run_facts = _join(
+            f"run {run.id}",
+            f"repeat {header.repeat}" if header.repeat else "",
+            f"{_format_seconds(run.seconds)}{in_tools}",
+            "" if usage.cost is usage.paid is None else f"paid {money(usage.paid)}",
+            f"{cached:,} calls from the cache" if cached else "",
+            "" if run.verified else "unverified: no checksums",
+        )
+
+    def facts(self) -> dict[str, str]:
+        """Return the facts of the card and of the report's table, by name."""
+        facts = {"ended": self.ended, "strategy's score": self.score, "thoughts": self.thoughts}
+        return facts | {"calls": self.calls, "tools": self.tools, "tokens": self.tokens, "cost": self.cost}
 
 
-def summarize(run: Run) -> RunSummary:
-    """Return the facts about a run, finished or not."""
-    usage, counts = run.usage, count_records(run)
-    errors = f" ({usage.errors:,} failed)" if usage.errors else ""
-    cached = f" · {counts.cached:,} calls from the cache" if counts.cached else ""
-    repeat = f" · repeat {run.header.repeat}" if run.header.repeat else ""
-    adaptive = run.header.strategy.get("kind") == "adaptive" and run.selected_strategy is not None
-    routed = f"→{run.strategy_used}" if adaptive else ""
-    return RunSummary(
-        printable(run.name + routed),
-        printable(run.question),
-        printable(run.answer),
-        _format_verdict(run),
-        "" if run.score is None else format_score(run.score),
-        _unfinished(run) if run.stop_reason is None else stop_words(run),
-        f"{len(run.tree):,}",
-        f"{f'at least {usage.calls:,}' if usage.calls else 'unknown'}{errors}"
-        if "calls" in run.header.unknown
-        else f"{usage.calls:,}{errors}",
-        counts.failed,
-        counts.doubts,
-        counts.tools,
-        printable("; ".join(map(str, changes_of(run)))),
-        "unknown"
-        if usage.input_tokens is usage.output_tokens is None
-        else f"{number(usage.input_tokens)} in, {number(usage.output_tokens)} out",
-        money(usage.cost),
-        f"run {run.id}{repeat} · {_format_seconds(run, ' s')}{counts.in_tools}"
-        + ("" if usage.cost is usage.paid is None else f" · paid {money(usage.paid)}")
-        + cached
-        + ("" if run.verified else " · unverified: no checksums"),
-        printable(run.model),
-        run.model_note,
-    )
+def _join(*facts: str) -> str:
+    return " · ".join(filter(None, facts))
 
 
 def _unfinished(run: Run) -> str:
@@ -140,50 +116,31 @@ def _format_verdict(run: Run) -> str:
     return f"{grade}, expected {expected}" if grade.startswith("✗") and expected else grade
 
 
-class RecordCounts(NamedTuple):
-    """Counts over all records of a run.
+def _count_records(run: Run) -> tuple[str, str, str, int, str, int]:
+    """Count the records of a run.
 
-    Attributes:
-        failed: The most common error of the calls, else why the run failed, or "".
-        doubts: What else makes the result doubtful, or "".
-        cached: Number of calls answered from the cache.
-        tools: Number of calls of each tool, as text.
-        carried_out: Number of tool calls that were carried out.
-        in_tools: Total time of the carried-out tool calls, as text.
+    Returns:
+        The most common error of the calls, else why the run failed; what else makes the result doubtful; the
+        calls of each tool; the number of tool calls that were carried out; their total time; and the number
+        of calls answered from the cache.
     """
-
-    failed: str
-    doubts: str
-    cached: int
-    tools: str
-    carried_out: int
-    in_tools: str
-
-
-def count_records(run: Run) -> RecordCounts:
-    """Count the records of a run. The result is cached on the run, whose records do not change."""
-    kept = run.__dict__.get("_counted")
-    if isinstance(kept, RecordCounts):
-        return kept
     replies = [line.e for line in run.lines if isinstance(line.e, Reply) and is_admitted(line.e)]
     reasons = Counter(reply.error for reply in replies if reply.error)
-    carried_out = [row for row in tools_of(run) if row.reply is not None and not refused(row.reply.error)]
-    counts = RecordCounts(
+    tools = [row for row in tools_of(run) if row.reply is not None and not refused(row.reply.error)]
+    return (
         printable(reasons.most_common(1)[0][0] if reasons else run.failure or ""),
         _format_doubts(run),
+        _format_tools(tools),
+        len(tools),
+        _format_tool_time(run, tools),
         sum(isinstance(line.e, Note) and line.e.name == "call.cached" for line in run.lines),
-        _format_tools(carried_out),
-        len(carried_out),
-        _format_tool_time(run, carried_out),
     )
-    run.__dict__["_counted"] = counts
-    return counts
 
 
 def _format_doubts(run: Run) -> str:
     """Return the lost replies and other doubts about a run as text.
 
-    Failed calls are not included, because `RecordCounts.failed` shows them.
+    Failed calls are not included, because `RunSummary.failed` shows them.
     """
     losses = losses_of(run)
     replies = {
@@ -195,8 +152,7 @@ def _format_doubts(run: Run) -> str:
 
 def run_text(run: Run) -> str:
     """Return the repr of a run: its facts and a small tree."""
-    summary = summarize(run)
-    stopped = short(summary.stopped, 90)
+    summary = RunSummary(run)
     changed = {change.node for change in changes_of(run)}
     notes = {
         "failed    ": short(summary.failed, 400),
@@ -205,10 +161,11 @@ def run_text(run: Run) -> str:
         "person    changed ": short(summary.changed, 400),
     }
     rows = [
-        " · ".join(filter(None, [summary.strategy, summary.model, summary.model_note])),
+        _join(summary.strategy, summary.model, summary.model_note),
         f"  question  {short(summary.question, 90)}",
         f"  answer    {short(summary.answer, 90) or 'none'}  {summary.verdict}",
-        f"  ended     {stopped}" + (f" · strategy's score {summary.score}" if summary.score else ""),
+        "  ended     "
+        + _join(short(summary.ended, 90), f"strategy's score {summary.score}" if summary.score else ""),
         f"  {_format_usage(summary)}",
         *(f"  {name}{text}" for name, text in notes.items() if text),
         f"  thoughts  {summary.thoughts}",
@@ -226,10 +183,8 @@ def _format_usage(summary: RunSummary) -> str:
     return " · ".join([*known, *([f"{unknown} unknown"] if unknown else [])])
 
 
-def tree_rows(
-    tree: Tree, path: Sequence[str], max_rows: int = MAX_ROWS, changed: Collection[str] = ()
-) -> list[str]:
-    """Return a tree as at most `max_rows` lines of text.
+def tree_rows(tree: Tree, path: Sequence[str], changed: Collection[str] = ()) -> list[str]:
+    """Return a tree as at most `MAX_ROWS` lines of text.
 
     If not all thoughts fit, those on the path to the answer are preferred, then those closest to the root.
     The path is drawn with bold lines. The last line states how many thoughts are not shown. Thoughts that a
@@ -241,12 +196,12 @@ def tree_rows(
     path = path or [tree.root.id]
     # Number of thoughts left out in the middle of a long path, and the id of the first one.
     skipped, gap = 0, ""
-    if len(path) > max_rows - 4:
-        head, tail = max_rows // 2 - 1, max_rows // 2 - 3
+    if len(path) > MAX_ROWS - 4:
+        head, tail = MAX_ROWS // 2 - 1, MAX_ROWS // 2 - 3
         skipped, gap = len(path) - head - tail, path[head]
         path = [*path[:head], *path[-tail:]]
     shown = {id: tree[id] for id in path}
-    room = max_rows - 1 - len(shown) - bool(skipped)
+    room = MAX_ROWS - 1 - len(shown) - bool(skipped)
     # A heap of the children of shown thoughts, by depth and then by order.
     waiting: list[tuple[int, int, Node, Iterator[Node]]] = []
 
@@ -294,23 +249,14 @@ def run_html(run: Run) -> str:
     The tree is an image: the sanitiser of an untrusted notebook removes the elements of an SVG, but not
     their texts.
     """
-    summary = summarize(run)
+    summary = RunSummary(run)
     line = MISSED if summary.verdict.startswith("✓") else PATH  # visible on light and on dark pages
     grade = html_text(summary.verdict)
     verdict = f'<b style="{_PILL};border-color:{line}">{grade}</b>' if grade else ""
-    cells = [
-        ("ended", summary.stopped),
-        ("strategy's score", summary.score),
-        ("thoughts", summary.thoughts),
-        ("calls", summary.calls),
-        ("tools", summary.tools),
-        ("tokens", summary.tokens),
-        ("cost", summary.cost),
-    ]
     table = "".join(
         f'<div style="min-width:4em"><div style="{_SMALL}">{name}</div>'
         f"<div>{html_text(short(value, CELL))}</div></div>"
-        for name, value in cells
+        for name, value in summary.facts().items()
         if value
     )
     notes = "".join(
@@ -351,19 +297,18 @@ def report_html(runs: Sequence[Run], path: str | os.PathLike[str], title: str = 
     Returns:
         The path of the file.
     """
-    summaries = [(k, run, summarize(run)) for k, run in enumerate(runs, 1)]
-    badge = _badge_html(model_note(summary.model_note for _, _, summary in summaries))
-    tiles = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in _totals(runs))
-    rows = [_table_row(*one) for one in summaries]
-    heads = _cells("th", {name: name for row in rows[:1] for name in row})
-    page = (
-        f"{html_head(title, _STYLE, _POLICY)}<h1>{escape(printable(title))}{badge}</h1>"
-        f"<div class=tiles>{tiles}</div>{_losses_html(runs)}"
-        f"<div class=wide><table><thead>{heads}</thead>"
-        f"<tbody>{''.join(_cells('td', row) for row in rows)}</tbody></table></div>"
-        f"<h2>Runs</h2>{''.join(_section(*one) for one in summaries)}{END}"
+    summaries = list(map(RunSummary, runs))
+    badge = _badge_html(model_note(summary.model_note for summary in summaries))
+    rows = [_row(*one) for one in enumerate(summaries, 1)]
+    names = "".join(f"<th>{name}</th>" for name in (rows or [{}])[0])
+    table = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row.values())}</tr>" for row in rows)
+    body = (
+        f"<h1>{escape(printable(title))}{badge}</h1>"
+        f"<p>{escape(_totals(runs, summaries))}</p>{_losses_html(runs)}"
+        f"<div class=wide><table><thead><tr>{names}</tr></thead><tbody>{table}</tbody></table></div>"
+        f"<h2>Runs</h2>{''.join(map(_section, count(1), runs, summaries))}"
     )
-    return write_whole(html_file(path), page.encode())
+    return write_whole(html_file(path), document(title, body).encode())
 
 
 def _format_tools(carried_out: Sequence[CallRow]) -> str:
@@ -399,8 +344,8 @@ def _tree_row(node: Node, used: int, question: str) -> str:
     return f"{score}{state}{short(text, max(92 - used - len(score + state), 20))}"
 
 
-def _format_seconds(run: Run, unit: str = "") -> str:
-    return "time unknown" if isnan(run.seconds) else f"{run.seconds:.2f}{unit}"
+def _format_seconds(seconds: float) -> str:
+    return "time unknown" if isnan(seconds) else f"{seconds:,.2f} s"
 
 
 def _badge_html(note: str) -> str:
@@ -413,50 +358,36 @@ def _tree_html(run: Run) -> str:
     count, marks = len(run.tree), run.marks
     if count == 0:
         return '<div style="opacity:.65">no thoughts yet</div>'
-    drawn: str
-    marked, drawn = run.__dict__.get("_drawn", (None, ""))
-    if marked != marks:
-        part = f'<div style="opacity:.65">the {MAX_DRAWN} most relevant of {count:,} thoughts</div>'
-        drawn = (
-            f"{part if count > MAX_DRAWN else ''}"
-            f'<img alt="The tree of {count:,} thoughts" src="{svg_url(tree_svg(run, MAX_DRAWN))}" '
-            'style="max-width:100%;height:auto;border-radius:6px">'
-        )
-        run.__dict__["_drawn"] = marks, drawn
-    return drawn
+    if run.__dict__.get("_drawn", ("", ""))[0] != marks:
+        run.__dict__["_drawn"] = marks, svg_url(tree_svg(run, MAX_DRAWN))
+    part = f'<div style="opacity:.65">the {MAX_DRAWN} most relevant of {count:,} thoughts</div>'
+    return (
+        f"{part if count > MAX_DRAWN else ''}"
+        f'<img alt="The tree of {count:,} thoughts" src="{run.__dict__["_drawn"][1]}" '
+        'style="max-width:100%;height:auto;border-radius:6px">'
+    )
 
 
-_CLASSES = {
-    **dict.fromkeys(("question", "answer"), " class=t"),
-    **dict.fromkeys(("strategy's score", "calls", "tokens in", "tokens out", "cost", "seconds"), " class=n"),
-}
-"""CSS classes of the columns of the table: `t` for texts and `n` for numbers."""
-
-
-def _totals(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Return the names and values of the totals over all runs. A total is unknown if a summand is unknown."""
-    graded = [verdict for run in runs if (verdict := format_grade(run)).startswith(("✓", "✗"))]
-    right = sum(verdict.startswith("✓") for verdict in graded)
+def _totals(runs: Sequence[Run], summaries: Sequence[RunSummary]) -> str:
+    """Return the totals over all runs as text. A total is unknown if a summand is unknown."""
+    used = list(zip(*(run.usage for run in runs), strict=True)) or [()] * len(Usage._fields)
+    calls, _, *amounts = (None if None in column else sum(filter(None, column)) for column in used)
+    tokens_in, tokens_out, cost, paid = amounts
+    verdicts = Counter(summary.verdict[:1] for summary in summaries)
+    right, graded = verdicts["✓"], verdicts["✓"] + verdicts["✗"]
     failed = sum(run.failure is not None for run in runs)
-    usage = [run.usage for run in runs]
-    tools = sum(count_records(run).carried_out for run in runs)
-
-    def total(name: str) -> float | None:
-        amounts = [getattr(used, name) for used in usage]
-        return None if None in amounts else sum(amounts)
-
-    return [
-        ("runs", f"{len(runs):,}"),
-        *([("correct", f"{right:,} of {len(graded):,} ({right / len(graded):.0%})")] if graded else []),
-        *([("failed", f"{failed:,}")] if failed else []),
-        ("calls", number(total("calls"))),
-        *([("tool calls", number(tools))] if tools else []),
-        ("tokens in", number(total("input_tokens"))),
-        ("tokens out", number(total("output_tokens"))),
-        ("cost", money(total("cost"))),
-        ("paid", money(total("paid"))),
-        ("seconds", f"{sum(run.seconds for run in runs):,.2f}".replace("nan", "unknown")),
-    ]
+    tools = sum(summary.carried_out for summary in summaries)
+    return _join(
+        f"{len(runs):,} runs",
+        f"{right:,} of {graded:,} correct ({right / graded:.0%})" if graded else "",
+        f"{failed:,} failed" if failed else "",
+        f"{number(calls)} calls",
+        f"{tools:,} tool calls" if tools else "",
+        f"{number(tokens_in)} tokens in, {number(tokens_out)} tokens out",
+        f"cost {money(cost)}",
+        f"paid {money(paid)}",
+        _format_seconds(sum(run.seconds for run in runs)),
+    )
 
 
 def _losses_html(runs: Sequence[Run]) -> str:
@@ -467,40 +398,26 @@ def _losses_html(runs: Sequence[Run]) -> str:
     return f"<p>lost calls: {escape(describe(losses) or 'unknown')}</p>"
 
 
-def _table_row(place: int, run: Run, summary: RunSummary) -> dict[str, str]:
+def _row(place: int, summary: RunSummary) -> dict[str, str]:
     """Return the cells of a run by column, as HTML."""
-    usage = run.usage
     cells = {
-        "question": short(summary.question, 120),
+        "question": summary.question,
         "strategy": summary.strategy,
         "model": summary.model,
-        "answer": short(summary.answer, 120) or "none",
+        "answer": summary.answer or "none",
         "correct": summary.verdict or "unknown",
-        "strategy's score": summary.score,
-        "ended": short(summary.stopped, 80),
-        "calls": summary.calls,
-        "tokens in": number(usage.input_tokens),
-        "tokens out": number(usage.output_tokens),
-        "cost": summary.cost,
-        "seconds": _format_seconds(run),
+        **summary.facts(),
     }
-    return {"": f"<a href=#run-{place}>{place}</a>"} | {name: escape(text) for name, text in cells.items()}
-
-
-def _cells(tag: str, cells: dict[str, str]) -> str:
-    """Return a row of the table."""
-    made = (f"<{tag}{_CLASSES.get(name, '')}>{text}</{tag}>" for name, text in cells.items())
-    return f"<tr>{''.join(made)}</tr>"
+    link = {"": f"<a href=#run-{place}>{place}</a>"}
+    return link | {name: escape(short(text, 120)) for name, text in cells.items()}
 
 
 def _section(place: int, run: Run, summary: RunSummary) -> str:
     """Return the card of a run, the texts that the card shortens, and the path to the answer."""
     texts = ""
-    for name, text, most in (
-        ("question", summary.question, LINE),
-        ("answer", summary.answer, LINE),
-        ("tools", summary.tools, CELL),
-    ):
+    limits = {"question": LINE, "answer": LINE, "tools": CELL}
+    for name, most in limits.items():
+        text = getattr(summary, name)
         shown = text_to_html(text, mathml=True)
         if len(text) > most or "<math" in shown:
             texts += f"<p>{name}</p><div class=text>{shown}</div>"
@@ -518,77 +435,19 @@ def _path_html(run: Run) -> str:
     """Return the scores and the full texts of the thoughts that lead from the root to the answer."""
     path, outside = [run.tree[id] for id in run.solution_path[1:]], from_outside(run)
     items = "".join(
-        f"<li><span>{escape(_format_fate(node))}</span>{outside_html(outside.get(node.id))}"
+        f"<li><span>{escape(_format_fate(node))}</span>{_outside_html(outside.get(node.id))}"
         f"<div class=text>{text_to_html(node.text, mathml=True)}</div></li>"
         for node in path
     )
     return f"<p>path to the answer</p><ol>{items}</ol>" if path else ""
 
 
-def outside_html(tool: str | None) -> str:
+def _outside_html(tool: str | None) -> str:
     """Return the label of a text that `tool` fetched from outside the lab, or "" if `tool` is `None`."""
     return f" <b class=outside>from outside ({escape(printable(tool))})</b>" if tool else ""
 
 
 def _format_fate(node: Node) -> str:
-    parts = [node.id, node.state]
-    if node.unreadable:
-        parts.append("unreadable")
-    elif (score := judgement_of(node).score) is not None:
-        parts.append(f"score {format_score(score)}")
-    return " · ".join(parts)
-
-
-_VARIABLES = """color-scheme: light;
-  --paper: var(--light-paper); --ink: var(--light-ink); --faint: var(--light-faint);
-  --warning: var(--light-warning); --chosen: var(--light-chosen);
-  --border: var(--light-border); --tile: var(--light-tile)"""
-
-# A page is dark only on a screen: paper is white.
-_STYLE = themed(
-    """
-:root { VARIABLES }
-@media screen and (prefers-color-scheme: dark) { :root { DARK } }
-body { font: var(--text-page)/1.5 var(--font); color: var(--ink); background: var(--paper);
-  max-width: 1180px; margin: var(--space-8) auto; padding: 0 var(--space-7) }
-h1 { font-size: var(--text-head); font-weight: 600 }
-h2 { font-size: var(--text-title); font-weight: 600; margin: var(--space-7) 0 var(--space-4) }
-.tiles { display: flex; flex-wrap: wrap; gap: var(--space-4); margin: var(--space-6) 0 }
-.tiles div { background: var(--tile); border-radius: 8px; padding: var(--space-4) var(--space-6);
-  color: var(--faint); font-size: var(--text-note) }
-.tiles b { display: block; color: var(--ink); font-size: var(--text-title); font-weight: 600 }
-.wide { overflow-x: auto }
-table { border-collapse: collapse; width: 100%; font-size: var(--text-body) }
-th { text-align: left; font-weight: 600; color: var(--faint) }
-th, td { border-bottom: 1px solid var(--border);
-  padding: var(--space-3) var(--space-4) var(--space-3) 0; vertical-align: top }
-.t, .text { overflow-wrap: anywhere }
-.t { min-width: 7em }
-.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
-a { color: var(--chosen) }
-h3 { font-size: var(--text-page); margin: var(--space-7) 0 var(--space-3) }
-.text p { margin: var(--space-2) 0 }
-.text table { width: auto }
-.text :is(pre, code) { white-space: pre-wrap }
-math { font-size: 120%; math-style: normal }
-menclose { border: 1px solid; padding: var(--space-1) var(--space-2) }
-mtd[columnalign=right] { text-align: right }
-mtd[columnalign=left] { text-align: left }
-section > p, li > span { color: var(--faint) }
-li > span { font-size: var(--text-note) }
-.warning, .outside { color: var(--warning) }
-@page { margin: 14mm }
-@media print {
-  body { max-width: none; margin: 0; padding: 0 }
-  .wide { overflow: visible }
-  table { font-size: var(--text-print) }
-  th, td, .n { padding: var(--space-2) var(--space-3) var(--space-2) 0; white-space: normal;
-    overflow-wrap: break-word }
-  a { color: inherit; text-decoration: none }
-  li, tr, .tiles div { break-inside: avoid }
-  h2, h3, section > p { break-after: avoid }
-}
-""".replace("DARK", _VARIABLES.replace("light", "dark")).replace("VARIABLES", _VARIABLES)
-)
-
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    score = judgement_of(node).score
+    value = "unreadable" if node.unreadable else "" if score is None else f"score {format_score(score)}"
+    return _join(node.id, node.state, value)

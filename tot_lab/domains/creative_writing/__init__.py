@@ -131,13 +131,6 @@ class CreativeWriting(Domain):
             ask = _ONLY_THE_PASSAGE
         return f"{self._problem(task)}\n\n{ask}"
 
-    def coherence_prompt(self, passage: str) -> str:
-        """Return a prompt for the coherence of a finished passage from 1 to 10, as in the paper.
-
-        `read_coherence` reads the reply. The paper takes the mean of five replies.
-        """
-        return f"How coherent is this passage? {_SCALE}\n\nCandidate\nPassage:\n{passage}"
-
     def _problem(self, task: Task) -> str:
         return f"{_RULES}\n{self.statement(task)}"
 

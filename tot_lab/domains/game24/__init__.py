@@ -9,21 +9,31 @@ not use it, but relies on its evaluator.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations_with_replacement
 from math import log2
 from typing import Any, ClassVar, NamedTuple
 
-from tot_lab.core.arithmetic import OPERATORS, TARGET, equation, joined, number, plain, value_of, win_share
+from tot_lab.core.arithmetic import (
+    OPERATORS,
+    TARGET,
+    Term,
+    equation,
+    join_terms,
+    joined,
+    number,
+    plain,
+    value_of,
+    win_share,
+)
 from tot_lab.core.parameters import with_example
 from tot_lab.core.reading.answers import final_answer
 from tot_lab.core.reading.decoration import undecorated
-from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.reading.mathematics import boxed_answer
 from tot_lab.core.task import Path, Task
-from tot_lab.domains.states import StateDomain
+from tot_lab.domains.states import StateDomain, picks_schema, read_picks
 
 _RULES = (
     "Game of 24: join numbers with + - * / until only 24 is left. "
@@ -56,7 +66,6 @@ _LEAD = re.compile(
 )
 _LONGEST_LINE = 1_000  # maximum characters of a line that is read as an answer
 _MOST_LINES = 1_000
-_ATOM, _PRODUCT, _SUM = 3, 2, 1
 
 
 class Hand(NamedTuple):
@@ -69,18 +78,6 @@ class Hand(NamedTuple):
 
     `arithmetic.win_share` computes the share.
     """
-
-
-class Term(NamedTuple):
-    """A number that is left after the steps of a path."""
-
-    value: Fraction
-
-    expression: str
-    """The expression over numbers of the hand that has this value."""
-
-    strength: int
-    """Precedence of the outermost operator: `_ATOM`, `_PRODUCT` or `_SUM`."""
 
 
 class Game24(StateDomain):
@@ -180,14 +177,9 @@ class Game24(StateDomain):
         if terms is None or len(terms) < 2:
             return None
         left = list(dict.fromkeys(str(term.value) for term in terms))
-        step = _object(
-            {
-                "a": {"type": "string", "enum": left},
-                "op": {"type": "string", "enum": list(OPERATORS)},
-                "b": {"type": "string", "enum": left},
-            }
-        )
-        return step if purpose == "sample" else _object({"steps": {"type": "array", "items": step}})
+        operand = {"type": "string", "enum": left}
+        step = {"a": operand, "op": {"type": "string", "enum": list(OPERATORS)}, "b": operand}
+        return picks_schema(step, "" if purpose == "sample" else "steps")
 
     def _problem(self, task: Task) -> str:
         return f"{_RULES}\n\nNumbers: {self.statement(task)}"
@@ -384,14 +376,9 @@ def _has_both(left: Sequence[Fraction], a: Fraction, b: Fraction) -> bool:
 
 def _possible_moves(text: str, left: Sequence[Fraction]) -> Iterator[tuple[Fraction, str, Fraction]]:
     """Yield the moves in `text` that are possible with the numbers in `left`, in the order of the text."""
-    if "{" in text:
-        picks = read_json(text)
-        if isinstance(picks, dict) and "op" not in picks:
-            picks = next((item for item in picks.values() if isinstance(item, list)), None)
-        found = [_json_move(pick) for pick in (picks if isinstance(picks, list) else [picks])]
-        if any(found):
-            yield from (move for move in found if move is not None and _has_both(left, move[0], move[2]))
-            return
+    if found := [move for pick in read_picks(text, "op") if (move := _json_move(pick))]:
+        yield from (move for move in found if _has_both(left, move[0], move[2]))
+        return
     for line in plain(text).splitlines():
         for match in _STEP.finditer(line):
             move = _text_move(match, left)
@@ -399,10 +386,8 @@ def _possible_moves(text: str, left: Sequence[Fraction]) -> Iterator[tuple[Fract
                 yield move
 
 
-def _json_move(pick: Any) -> tuple[Fraction, str, Fraction] | None:
+def _json_move(pick: Mapping[str, Any]) -> tuple[Fraction, str, Fraction] | None:
     """Return the move in a JSON object {a, op, b}."""
-    if not isinstance(pick, dict):
-        return None
     a, op, b = (plain(str(pick.get(key, "")))[:40].strip(" ()") for key in ("a", "op", "b"))
     op = "*" if op in ("x", "X") else op
     first, second = number(a), number(b)
@@ -467,7 +452,7 @@ def terms_after(question: str, path: tuple[str, ...]) -> tuple[Term, ...] | None
 
     Returns `None` if a step is not a possible move.
     """
-    terms = [Term(value, str(value), _ATOM) for value in _hand(question)]
+    terms = [Term(value, str(value)) for value in _hand(question)]
     for k, step in enumerate(path, 1):
         if k == len(path) and _stated(step) is not None:
             break
@@ -475,28 +460,5 @@ def terms_after(question: str, path: tuple[str, ...]) -> tuple[Term, ...] | None
         value = None if move is None else joined(*move)
         if move is None or value is None:
             return None
-        a, op, b = move
-        first = terms.pop(next(k for k, term in enumerate(terms) if term.value == a))
-        second = terms.pop(next(k for k, term in enumerate(terms) if term.value == b))
-        terms.append(Term(value, *_compose(first, op, second)))
+        join_terms(terms, *move, value)
     return tuple(terms)
-
-
-def _compose(first: Term, op: str, second: Term) -> tuple[str, int]:
-    """Return the expression `first op second` with the necessary parentheses, and its precedence."""
-    strength = _SUM if op in "+-" else _PRODUCT
-    before, after = first.expression, second.expression
-    if first.strength < strength:
-        before = f"({before})"
-    if second.strength < strength or (op in "-/" and second.strength == strength):
-        after = f"({after})"
-    return f"{before} {op} {after}", strength
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

@@ -9,16 +9,15 @@ form, `h2. other (grid: _____ other _____ _____ _____)`, without other text of t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 from tot_lab.core.reading.answers import final_answer, whole_answer
-from tot_lab.core.reading.json_values import read_json
 from tot_lab.core.reading.scores import read_label
 from tot_lab.core.task import Path, Task
 from tot_lab.domains.mini_crossword.puzzles import puzzles
-from tot_lab.domains.states import StateDomain
+from tot_lab.domains.states import StateDomain, picks_schema, read_picks
 
 NAMES = tuple(f"{direction}{number}" for direction in "hv" for number in range(1, 6))
 """Names of the clues: h1 to h5 across, from the top, and v1 to v5 down, from the left."""
@@ -201,14 +200,12 @@ class MiniCrossword(StateDomain):
         grid = _walk(path)
         if not self.structured or purpose not in ("sample", "propose") or grid is None or "_" not in grid:
             return None
-        word = _object(
-            {
-                "clue": {"type": "string", "enum": [name for name in NAMES if "_" in letters_of(grid, name)]},
-                "word": {"type": "string"},
-                "confidence": {"type": "string", "enum": list(CONFIDENCE)},
-            }
-        )
-        return word if purpose == "sample" else _object({"words": {"type": "array", "items": word}})
+        word = {
+            "clue": {"type": "string", "enum": [name for name in NAMES if "_" in letters_of(grid, name)]},
+            "word": {"type": "string"},
+            "confidence": {"type": "string", "enum": list(CONFIDENCE)},
+        }
+        return picks_schema(word, "" if purpose == "sample" else "words")
 
     def _problem(self, task: Task) -> str:
         return f"{_RULES}\n\nClues:\n{self.statement(task)}"
@@ -488,24 +485,12 @@ def _stated_answer(text: str) -> str | None:
 
 def _proposed_fills(text: str) -> Iterator[_Fill]:
     """Yield the words that `text` proposes for clues, valid or not, in order."""
-    if "{" in text:
-        picks = read_json(text)
-        if isinstance(picks, dict) and "clue" not in picks:
-            picks = next((item for item in picks.values() if isinstance(item, list)), None)
-        found = [_json_fill(pick) for pick in (picks if isinstance(picks, list) else [picks])]
-        if any(found):
-            yield from (fill for fill in found if fill is not None)
-            return
-    for line in text.splitlines():
-        fill = _text_fill(line)
-        if fill is not None:
-            yield fill
+    found = [fill for pick in read_picks(text, "clue") if (fill := _json_fill(pick))]
+    yield from found or filter(None, map(_text_fill, text.splitlines()))
 
 
-def _json_fill(pick: Any) -> _Fill | None:
+def _json_fill(pick: Mapping[str, Any]) -> _Fill | None:
     """Return the word in a JSON object {clue, word, confidence}."""
-    if not isinstance(pick, dict):
-        return None
     name, word, sure = (str(pick.get(key, ""))[:40].strip() for key in ("clue", "word", "confidence"))
     line = f"{name}. {word} ({sure})"
     if name.lower() not in NAMES or not re.fullmatch("[A-Za-z]+", word):
@@ -555,12 +540,3 @@ def _cells(text: str, count: int) -> str | None:
     sizes = {len(part) for part in parts}
     cells = "".join(parts)
     return cells if len(cells) == count and sizes in ({1}, {5}) and cells.isascii() else None
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

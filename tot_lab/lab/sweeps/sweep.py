@@ -103,8 +103,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     answer: str = ""
     correct: bool | None = None
     score: float | None = None
-    calls: int = 0
-    failed_calls: int = 0
+    calls: int | None = 0
+    failed_calls: int | None = 0
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost: float | None = None
@@ -415,44 +415,8 @@ class Sweep(SweepMethods):
 
     def row_of(self, run: Run, error: str | None) -> Row:
         """Return the row of a finished run. `error` is the exception that the run raised, if any."""
-        try:
-            score = None if run.grade is None else float(run.grade)  # a custom domain may return a bool
-            if score is not None and not 0 <= score <= 1:
-                raise ValueError(f"a grade must be between 0 and 1: got {score}")
-            any_of_kept, credit = run.any_of_kept, run.credit
-        except Exception as failed:
-            score = any_of_kept = credit = None
-            error = error or f"the answer cannot be graded: {format_error(failed)}"
-        error = error or run.failure
-        usage = run.usage
-        if wrong := [n for n in usage if n is not None and not 0 <= n < 2**63]:
-            error = error or f"the usage of a call is out of range: got {wrong[0]}"
-            usage = Usage(usage.calls, usage.errors, *[None] * 4)
-        by_role = usage_by_role(run)
-        tokens = {role: (used.input_tokens, used.output_tokens) for role, used in by_role.items()}
-        keys, losses = self.keys_of(run), losses_of(run)
-        return Row(
-            run.stop_reason,
-            error,
-            run.answer,
-            None if score is None else score == 1.0,
-            score,
-            *usage,
-            run.seconds,
-            len(keys.keys() - not_sent(run)),
-            b"".join(keys.values()),
-            run.model_note,
-            run.header.version,
-            losses,
-            run.selected_strategy,
-            run.strategy_used,
-            any_of_kept,
-            credit,
-            run.answer_state,
-            None if "calls" in run.header.unknown else tokens,
-            *run.compute,
-            doubts_of(run, losses),
-        )
+        keys = self.keys_of(run)
+        return row_of(run, error, len(keys.keys() - not_sent(run)), b"".join(keys.values()))
 
     def keys_of(self, run: Run) -> dict[Position, bytes]:
         """Return the beginning of the cache key of each call that was made, by position."""
@@ -502,7 +466,7 @@ class Sweep(SweepMethods):
         import numpy  # noqa: PLC0415
 
         rows = self.rows.values()
-        calls, sent = sum(row.calls for row in rows), sum(row.sent for row in rows)
+        calls, sent = sum(row.calls or 0 for row in rows), sum(row.sent for row in rows)
         # A set would take 100 bytes per key, and numpy.unique builds a set.
         keys = numpy.sort(numpy.frombuffer(b"".join(row.keys for row in rows), dtype=f"u{KEY}"))
         distinct = int(numpy.count_nonzero(keys[1:] != keys[:-1])) + bool(len(keys))
@@ -538,6 +502,50 @@ class Sweep(SweepMethods):
                 raise LookupError(f"Run {cell.run_id} has no record: {why}.")
             run = self.whole(load(path), cell)
         return run
+
+
+def row_of(run: Run, error: str | None = None, sent: int = 0, keys: bytes = b"") -> Row:
+    """Return the row of a run. `error` is the exception that the run raised, if any."""
+    try:
+        score = None if run.grade is None else float(run.grade)  # a custom domain may return a bool
+        if score is not None and not 0 <= score <= 1:
+            raise ValueError(f"a grade must be between 0 and 1: got {score}")
+        any_of_kept, credit = run.any_of_kept, run.credit
+    except Exception as failed:
+        score = any_of_kept = credit = None
+        error = error or f"the answer cannot be graded: {format_error(failed)}"
+    error = error or run.failure
+    usage = run.usage
+    if wrong := [n for n in usage if n is not None and not 0 <= n < 2**63]:
+        error = error or f"the usage of a call is out of range: got {wrong[0]}"
+        usage = Usage(usage.calls, usage.errors, *[None] * 4)
+    by_role = usage_by_role(run)
+    tokens = {role: (used.input_tokens, used.output_tokens) for role, used in by_role.items()}
+    losses, is_whole = losses_of(run), "calls" not in run.header.unknown
+    return Row(
+        run.stop_reason,
+        error,
+        run.answer,
+        None if score is None else score == 1.0,
+        score,
+        usage.calls if is_whole else None,
+        usage.errors if is_whole else None,
+        *usage[2:],
+        run.seconds,
+        sent,
+        keys,
+        run.model_note,
+        run.header.version,
+        losses,
+        run.selected_strategy,
+        run.strategy_used,
+        any_of_kept,
+        credit,
+        run.answer_state,
+        tokens if is_whole else None,
+        *run.compute,
+        doubts_of(run, losses),
+    )
 
 
 def not_sent(run: Run) -> set[Position]:

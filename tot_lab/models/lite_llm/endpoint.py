@@ -153,11 +153,6 @@ def not_pulled(name: str, page: Any) -> str | None:
     return f"Ollama does not have the model {name}: got {others}. Get it with `ollama pull {name}`"
 
 
-def pulled_in(page: Any) -> tuple[str, ...]:
-    """Return the names in Ollama's list of models, or () if `page` is no such list."""
-    return tuple(_names_in(page) or ())
-
-
 def window_shown_in(page: Any) -> int | None:
     """Return the context window in Ollama's page about a model, or `None`."""
     info = page.get("model_info") if isinstance(page, dict) else None
@@ -313,7 +308,7 @@ class LiteLLM(ChatEndpoint):
             case "ollama_chat":
                 _, tags = await self.look("/api/tags")
                 _, shown = await self.look("/api/show", {"model": name})
-                return ServerFacts(pulled_in(tags), window_shown_in(shown))
+                return ServerFacts(tuple(_names_in(tags) or ()), window_shown_in(shown))
             case "gemini":
                 _, page = await self.look(f"models/{name}")
                 return ServerFacts(context_window=count_in(page, "inputTokenLimit"))

@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from tot_lab.core.arithmetic import Term, join_terms
 from tot_lab.models.tiny.language import Value, term
 
 State = tuple[Value, ...]
@@ -333,17 +334,10 @@ class Examples:
 
 def expression(hand: State, way: list[Move]) -> str:
     """Return the expression that the steps of `way` compute from all numbers of `hand`."""
-    terms: list[tuple[Value, str, int]] = [(value, str(value), 3) for value in hand]
+    terms = [Term(Fraction(value), str(value)) for value in hand]
     for move in way:
-        (_, first, one), (_, second, other) = (
-            terms.pop(next(k for k, known in enumerate(terms) if known[0] == value))
-            for value in (move.a, move.b)
-        )
-        strength = 1 if move.op in "+-" else 2
-        first = f"({first})" if one < strength else first
-        wrapped = other < strength or (move.op in "-/" and other == strength)
-        terms.append((move.value, f"{first} {move.op} {f'({second})' if wrapped else second}", strength))
-    return terms[0][1]
+        join_terms(terms, move.a, move.op, move.b, Fraction(move.value))
+    return terms[0].expression
 
 
 def _line(way: list[Move]) -> str:

@@ -78,10 +78,5 @@ OTHERS: Mapping[str, str | Alias] = {
     "depth": "stop.depth",
     "pruning_threshold": "stop.min_score",
     "num_branches": "propose.count",
-    "generate": "propose",
-    "traversal": "search",
-    "proposal_draws": "propose.samples",
-    "evaluation_draws": "evaluate.samples",
-    "combine": "evaluate.combine",
 }
-"""Names that the other published designs and version 0.1.0 of tot_lab give to the same settings."""
+"""Names that the other published designs give to the same settings."""
