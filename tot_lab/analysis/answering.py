@@ -17,9 +17,9 @@ from tot_lab.strategies.search.answers import candidates
 def with_answer(run: Run, rule: AnswerRule) -> Run:
     """Return the run with the answer that `rule` chooses, such as `tl.answers.MajorityVote()`.
 
-    The new run has the records of `run` without its answer and its end. `run` may be an imported run. The
-    rule sees all thoughts that neither failed nor are duplicates. In a search on text with finished paths, it
-    sees only the ends of these paths.
+    The new run has the records of `run`, with the new answer in place of the recorded one. `run` may be an
+    imported run. The rule sees all thoughts that neither failed nor are duplicates. If the task is solved in
+    free text and the search marked paths as finished, the rule sees only the last thoughts of these paths.
 
     Raises:
         LookupError: For a run without a task, or whose task needs a function that files do not contain.

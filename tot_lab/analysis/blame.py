@@ -68,7 +68,8 @@ class Labels(Known):
 
     @cached_property
     def labels(self) -> dict[str, tuple[bool, str]]:
-        """Whether a correct answer can be reached from each thought, and the source of that label."""
+        """By thought id: whether a correct answer can be reached from the thought, and the source of this
+        label (`grade`, `domain` or `mark`)."""
         graded = {id: (grade == 1.0, "grade") for id, grade in self.finished.items()}
         known = {id: (can, "domain") for id, can in self.solvable.items()}
         marked = {
@@ -83,8 +84,9 @@ class Labels(Known):
 
     @cached_property
     def failed(self) -> bool | None:
-        """Whether the run ended without a correct answer. A person's mark decides if there is no ground
-        truth. `None` if that is not known, or if failed calls ended the run."""
+        """Whether the run ended without a correct answer. Without ground truth, a person's mark of the answer
+        decides. `None` if the run has not ended, if failed calls ended it, or if nothing tells whether its
+        answer is correct."""
         run = self.run
         if run.stop_reason is None or run.failure is not None:
             return None

@@ -38,7 +38,7 @@ def changes_of(run: Run) -> list[PersonChange]:
     recorded are left out."""
     try:
         return [*_edited(run), *_acted(run)]
-    except ValueError:  # a file whose header or notes do not describe changes
+    except ValueError:  # the header or a note of the file is malformed
         return []
 
 
@@ -76,7 +76,7 @@ def _edited(run: Run) -> Iterator[PersonChange]:
 def _acted(run: Run) -> Iterator[PersonChange]:
     taken = acts_of(run.lines_of(Note))
     scores: dict[str, float] = {}
-    grafts: list[Graft] = []  # the note that records an act precedes its events
+    grafts: list[Graft] = []  # noted before their thought is recorded
     for number, line in enumerate(run.lines if taken else ()):
         event = line.e
         if isinstance(event, Scored) and event.score is not None:

@@ -228,12 +228,13 @@ def majority_at_k(
 ) -> pandas.DataFrame:
     """Estimate how often the most frequent answer of k samples is correct.
 
-    This is the success rate of `SelfConsistency` with k attempts and, `weighted` by the scores of the
-    samples, that of `WeightedBestOf`. Of equally frequent answers, the answer drawn first wins. Samples
-    without an answer have no vote.
+    This is the success rate of `SelfConsistency` with k attempts. With `weighted=True`, votes are weighted by
+    the scores of the samples, and it is the success rate of `WeightedBestOf`. Of equally frequent answers,
+    the answer drawn first wins. Samples without an answer have no vote.
 
-    The estimate is exact for tasks of at most 1,000 samples, and `weighted` for tasks with at most 5,000
-    subsets of k samples. Otherwise it is the mean over 1,000 random draws with a fixed seed.
+    Without weights, the estimate is exact for tasks with at most 1,000 samples. With weights, it is exact for
+    tasks with at most 5,000 subsets of k samples. Otherwise it is the mean over 1,000 random draws with a
+    fixed seed.
 
     Args:
         df: As for `pass_at_k`, with the column `same` (equal for equal answers of a task) or `answer`.

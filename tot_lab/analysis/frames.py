@@ -235,7 +235,7 @@ def state_of(node: Node) -> str:
 
 def thinking_by_node(run: Run) -> dict[str, str | None]:
     """Return the model's thinking before each thought: the thinking in all replies to calls for its parent
-    that came after the previous child. Evaluations and reflections produce no thought."""
+    that came after the previous child. Calls that evaluate, criticise or route are left out."""
     replies = {line.p: line.e for line in run.lines if isinstance(line.e, Reply) and line.p}
     thoughts: dict[str, list[str]] = {}
     used: set[str] = set()

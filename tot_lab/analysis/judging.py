@@ -219,7 +219,7 @@ class EvaluatorDiagnosis:
                 + (
                     ""
                     if ends["low"].notna().any()
-                    else f" are too few (at least {MIN_TASKS} that tell of a measure)"
+                    else f" are too few (a measure needs at least {MIN_TASKS})"
                 ),
             ),
             (
@@ -235,7 +235,7 @@ class EvaluatorDiagnosis:
                 "wrong runs",
                 f"{total['failed']:,}"
                 + _tally({blame: total[blame] for blame in BLAMES if total[blame]})
-                + (f"; of {total['not known']:,} more nobody knows" if total["not known"] else ""),
+                + (f"; {total['not known']:,} more are unknown" if total["not known"] else ""),
             ),
         ]
 
@@ -264,10 +264,11 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
 
     - answerer: a leaf that no evaluator pruned contains a correct answer, and another answer was given
     - unsolvable: no answer to the question can be correct
-    - evaluator: all good thoughts (correct answers, or thoughts that could lead to one) on the deepest level
-    that has any were pruned; or a wrong thought was accepted as the answer before a good one was expanded
-    - search: good thoughts were pruned as above, but no kept thought of the level scored higher, for
-    example because the scores were equal
+    - search: all good thoughts (correct answers, or thoughts that could lead to one) on the deepest level
+    that has any were pruned, although one of them scored at least as high as every kept thought of the
+    level, for example because the scores were equal
+    - evaluator: they were pruned, and a kept thought scored higher than each of them; or a wrong thought was
+    accepted as the answer before a good one was expanded
     - cut short: the search ended, or a call failed, before a good thought was expanded
     - proposer: good thoughts were expanded, and none of their children could lead to a correct answer
     - unknown: too few thoughts have labels to decide
@@ -578,7 +579,7 @@ class _Sums(NamedTuple):
 
 def _pairs(score: Any, good: Any) -> tuple[float, int]:
     """Return the number of pairs (solvable thought, other thought) in which the solvable one scores higher,
-    and the number of all such pairs."""
+    with ties counted one half, and the number of all such pairs."""
     ones, others = score[good == 1].tolist(), score[good == 0].tolist()
     return wins(ones, others), len(ones) * len(others)
 

@@ -98,7 +98,8 @@ class Known:
     def solvable(self) -> dict[str, bool]:
         """By thought id, whether a correct answer can still be reached, according to the domain.
 
-        Thoughts for which the domain cannot tell are left out. Cached on a run that has ended.
+        Thoughts for which the domain cannot tell are left out. Empty for a loaded run whose task would
+        execute code or a regular expression from the file. Cached on a run that has ended.
         """
         task = self.task
         kept: dict[str, bool] | None = self.run.__dict__.get("_solvable")

@@ -29,7 +29,9 @@ SURE = 0.05
 
 
 def routed(run: Run) -> Routed | None:
-    """Return the choice of the first `tl.Adaptive` in a run. `None` if the run has none, or none chose."""
+    """Return the choice of the first `tl.Adaptive` in a run. `None` if the run has no `tl.Adaptive`, or none
+    made a choice.
+    """
     expect_run(run, "routed")
     return routed_in(run.events)
 

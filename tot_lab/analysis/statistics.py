@@ -479,8 +479,13 @@ def _interval(difference: numpy.ndarray[Any, Any], confidence: float) -> tuple[f
 
 
 def _p(first: Any, second: Any, runs: Any, others: Any) -> tuple[float, int]:
-    """Return the p-value for two settings with these shares of these numbers of runs per task, and the number
-    of random swaps behind it, 0 if it is exact.
+    """Return the p-value for two settings, and the number of random swaps behind it, 0 if it is exact.
+
+    Args:
+        first: By task, the share of runs of the first setting that solved it.
+        second: The same for the second setting.
+        runs: By task, the number of runs of the first setting.
+        others: The same for the second setting.
     """
     swapped = _p_of_swaps(first - second)
     if (runs == others).all():
@@ -489,8 +494,8 @@ def _p(first: Any, second: Any, runs: Any, others: Any) -> tuple[float, int]:
 
 
 def _p_of_swaps(difference: Any) -> tuple[float, int]:
-    """Return the p-value of the sign-flip test, in which the two settings of a task are exchangeable, and the
-    number of random swaps, 0 if it is exact.
+    """Return the p-value of the sign-flip test, in which the results of the two settings on a task are
+    exchangeable, and the number of random swaps, 0 if it is exact.
     """
     import numpy  # noqa: PLC0415
     from scipy.stats import permutation_test  # noqa: PLC0415

@@ -136,7 +136,7 @@ def _statistics(names: Sequence[str], frame: pandas.DataFrame, against: str | No
         raise ValueError(f"against={against!r} has no graded run.")
     compared = compare_all(frame[frame["setting"].isin(list(rates))], against)
     p = dict(zip(compared["a"], compared["p_holm"], strict=True))
-    swaps = int(compared["swaps"].max())  # Holm's correction of one p-value depends on the others
+    swaps = int(compared["swaps"].max())  # by Holm's correction, each p-value depends on all
     shown = ["baseline" if name == against else _p_value(p.get(name), swaps) for name in names]
     return [*columns, (f"$p$ (Holm; {swaps:,} random swaps)" if swaps else "$p$ (Holm)", shown)]
 
@@ -432,7 +432,7 @@ def _kind(error: str) -> str:
 
 
 def _unequal_checks(sweep: Sweep) -> str:
-    """Return for which settings the domain checks answers, if for some and not for others, else ""."""
+    """Return which settings have their answers checked by the domain. "" if all of them have, or none."""
     tasks = sweep.tasks.values()
     checking = [
         label for label, strategy in sweep.settings.items() if any(map(strategy.checks_answers, tasks))
@@ -459,8 +459,8 @@ def _graded(sweep: Sweep) -> int:
 
 
 def _ungraded(sweep: Sweep) -> str:
-    """Return how many runs are not graded although their tasks have answers, and the reason, or that no run
-    is graded, else "".
+    """Return how many runs are ungraded although their tasks have answers, and why. If there are none, return
+    that no run is graded, or "" if some are.
     """
     reasons = [task.domain.why_ungraded(task) for task in sweep.tasks.values()]
     rows = ((sweep.rows.get(cell.run_id), reasons[cell.task]) for cell in sweep.cells)
@@ -605,7 +605,8 @@ def save(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = No
 
     Raises:
         ImportError: If pyarrow is not installed and the format requires it.
-        ValueError: If the format is unknown, or `against` is not a setting of a `.tex` table.
+        ValueError: If the format is unknown, if `against` is not a setting of the sweep, or if `against` is given
+            for a file other than `.tex`.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.
