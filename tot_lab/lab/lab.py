@@ -253,8 +253,9 @@ class Lab(NamesNearest):
             budget: Limits on the usage of the run.
             repeat: Index of an independent repeat. Each index gives other samples. For several runs use
                 `sweep(…, repeats=)`.
-            watch: Called during the run with each batch of new lines and the notes derived from them, and
-                with notes `call.partial`, which are not recorded, with the text so far of an open call.
+            watch: Called during the run with each batch of new lines and of notes derived from them. If the
+                model streams, it is also called with notes `call.partial`, which hold the text so far of an
+                open call and are not recorded.
 
         Raises:
             asyncio.CancelledError: If the run was cancelled.
@@ -350,7 +351,8 @@ class Lab(NamesNearest):
             raise
         except Exception as error:
             if not hasattr(error, "_render_traceback_"):
-                error._render_traceback_ = partial(shown_traceback, error, with_last=True)  # type: ignore[attr-defined]
+                error._render_traceback_ = partial(shown_traceback, error, with_last=True)  # type:
+                ignore[attr-defined]
             raise
         finally:
             self.last = execution.run
@@ -424,8 +426,8 @@ class Lab(NamesNearest):
         it and then reads it. Errors of a run are in its row (`error`). If the sweep is cancelled, its
         finished runs are in `last_sweep`.
 
-        A function is identified by its source alone. Choose another `name` if anything else on which the
-        function depends has changed.
+        A function is identified by its source, and by the numbers and texts among its defaults. Choose
+        another `name` if anything else on which the function depends has changed.
 
         Args:
             strategies: A strategy, a list of strategies (such as a `tl.grid`), or a dict from labels to

@@ -131,7 +131,9 @@ class ModelSettings(PydanticModel):
     """URL of the server. `None` means the provider's own service."""
 
     context_window: Annotated[int, Field(ge=1, strict=True)] | None = None
-    """Tokens of a prompt and its reply together. Ollama is configured to this size (`num_ctx`)."""
+    """Tokens of a prompt and its reply together. `None` means that of the model, as far as it is known.
+    Ollama is configured to this size (`num_ctx`).
+    """
 
     api_key_env: str | None = None
     """Environment variable of the key. `None` means that of the provider, such as `OPENAI_API_KEY`."""
@@ -218,7 +220,7 @@ class ModelSettings(PydanticModel):
         given = {field: getattr(self, field) for field in _OF_A_PROVIDER if getattr(self, field) is not None}
         key = given.pop("api_key_env", None)
         if key is not None and not os.environ.get(key):
-            # A name in lower case may be a key that was entered by mistake.
+            # A name in lower case may be a key that was entered by mistake, which must not be shown.
             missing = key if key.isupper() else "of that name"
             raise SettingsError(
                 f"api_key_env: the environment has no variable {missing}. It should hold the key of {name}."

@@ -176,9 +176,10 @@ def save_figure(run: Run, path: str | os.PathLike[str], *, width: float = 3.5) -
     """Write the tree of a run as a figure for a paper, and return its path.
 
     The figure has the question as its title, the verdict (such as `✓ correct`) with the answer, and a legend.
-    It is light, and laid out for the width at which it is printed: no text is smaller than 7 points. If the
-    thoughts are too many for labels, those on the path to the answer are numbered and listed below the tree.
-    A duplicate has no label if its text stands at another thought. An existing file is replaced atomically.
+    It has a light background and is laid out for the width at which it is printed: no text is smaller than 7
+    points. If the thoughts are too many for labels, those on the path to the answer are numbered and listed
+    below the tree. A duplicate has no label if its text stands at another thought. An existing file is
+    replaced atomically.
 
     Args:
         run: The run.

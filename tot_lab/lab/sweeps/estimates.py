@@ -22,7 +22,7 @@ SPREAD = 0.7
 """Coefficient of variation between tasks that is assumed before any task is finished."""
 
 WEIGHT = 2
-"""Number of finished tasks that weigh as much as this assumption."""
+"""Number of finished tasks that weigh as much as the assumed `SPREAD`."""
 
 
 class Forecast(NamedTuple):
@@ -96,7 +96,7 @@ class SweepEstimate(NamedTuple):
                 *table,
                 *([based] if self.sample else []),
                 *self._unknown(),
-                *([f"the cache answers at least {self.cached:,} more"] if self.cached else []),
+                *([f"the cache answers at least {self.cached:,} other calls"] if self.cached else []),
             ]
         )
 

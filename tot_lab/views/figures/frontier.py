@@ -156,7 +156,7 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
         "mean and 95% interval of both; filled: not dominated",
         RINGS if any(same_place) else "",
         f"unknown, not shown: {first_names(info.unknown)}" if info.unknown else "",
-        f"{len(others):,} settings without a name of their own" if others else "",
+        f"{len(others):,} settings have no name in the legend" if others else "",
         f"{hidden:,} dominated settings not shown" if hidden else "",
         held_constant(frame, [cost]),
     ]

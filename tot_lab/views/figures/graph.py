@@ -119,10 +119,10 @@ def most_relevant(
     rank: Callable[[Any], tuple[bool, bool, float]],
     most: int | None,
 ) -> list[Any]:
-    """Select the `most` thoughts of the lowest rank, each with its ancestors.
+    """Select at most `most` thoughts: those of the lowest rank, and all their ancestors.
 
-    The ancestors of the last selected thought are truncated if they do not fit. The ids stay in their order,
-    and of equal ranks the earlier is selected.
+    If the path to the last of them does not fit, only its upper part is selected. The ids stay in their
+    order, and of equal ranks the earlier is selected.
     """
     ids = list(ids)
     if most is None or len(ids) <= most:
@@ -147,7 +147,7 @@ def relevance(state: str, score: float | None, *, on_path: bool) -> tuple[bool, 
 
 
 def solution_path(run: Run | Tree) -> list[str]:
-    """Return the ids from the root to the thought with the answer, or an empty list if it is missing.
+    """Return the ids from the root to the thought with the answer, or an empty list if there is no answer.
 
     A `Tree` without a run does not contain the answer. The path then leads to the best thought that the
     search marked as an answer.

@@ -52,7 +52,7 @@ _Numbers = NDArray[np.float64]
 class ImportanceInfo(NamedTuple):
     """Data of `plot_importance`.
 
-    The first five fields have one entry per setting, the most important first. Shares are fractions of the
+    The first six fields have one entry per setting, the most important first. Shares are fractions of the
     variance between combinations, from 0 to 1, or nan if all combinations have the same mean.
 
     Attributes:

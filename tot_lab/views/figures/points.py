@@ -407,7 +407,9 @@ def format_run_ids(run_ids: Sequence[str], runs: int) -> list[str]:
 
 
 class LossNote(NamedTuple):
-    """Note about lost calls in a heading. It is `warning` if a share of lost calls is large, else `line`."""
+    """Note about lost calls in a heading: in `warning` if a share of them is large, else in `line`. The other
+    field is "".
+    """
 
     line: str
     warning: str

@@ -165,8 +165,8 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
 
 
 def _rings(methods: list[Method]) -> dict[tuple[int, bool, int], float]:
-    """Return the value of `rings` for each point: by number of the method, whether it is its success rate and
-    not its oracle, and number of the scale. The points of oracles, which are open, are the outer rings.
+    """Return the value of `rings` for each point. The keys are the number of the method, whether the point is
+    a success rate instead of an oracle, and the number of the scale. Points of oracles are the outer rings.
     """
     costs = [log(point.value) for method in methods for point in method.cost]
     span = max(costs, default=0.0) - min(costs, default=0.0) or 1.0
