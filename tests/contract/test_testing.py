@@ -691,7 +691,7 @@ def test_a_domain_that_hides_the_step_from_its_judge_is_seen():
         (Unhashable, "state on no step gives .*, which is not hashable"),
         (Counting, "steps on no step gives '1' and then '2'"),
         (Writing, "answer on no step changes the task"),
-        (Stingy, "grade gives the reference '4' 0.5 instead of 1"),
+        (Stingy, "the grade of the reference '4' must be 1: got 0.5"),
         (TooManyParts, "part_prompts on a whole reply gives 2 prompts, more than max_parts=1"),
     ],
 )

@@ -605,8 +605,8 @@ def save(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = No
 
     Raises:
         ImportError: If pyarrow is not installed and the format requires it.
-        ValueError: If the format is unknown, if `against` is not a setting of the sweep, or if `against` is given
-            for a file other than `.tex`.
+        ValueError: If the format is unknown, if `against` is not a setting of the sweep, or if `against` is
+            given for a file other than `.tex`.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.

@@ -1,8 +1,7 @@
 """Context for a question: a user's values and files, and earlier questions and answers.
 
 The context becomes part of the task, and so of the header of the run: the same inputs give the same record.
-Its length is bounded, shortened texts are marked as such, and API keys of the environment are removed from
-it.
+Its length is bounded, shortened texts are marked as such, and API keys of the environment are left out.
 """
 
 from __future__ import annotations
@@ -169,10 +168,11 @@ def _matching(pattern: str, folder: str | os.PathLike[str]) -> Sequence[str]:
     if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
         raise ValueError(f"{pattern}: a pattern must be a relative path without '..'.")
     # Path.glob would also match hidden files, which often hold keys.
-    # A shell may have expanded the pattern to names that contain brackets, which are no patterns then.
-    exact = Path(folder, pattern).is_file() found = [pattern] if exact else sorted(glob.glob(pattern,
-    root_dir=folder, recursive=True))  # noqa: PTH207 files = [path for path in found if Path(folder,
-    path).is_file()] if not files:
+    # A shell may have expanded the pattern already. A name with brackets is then not a pattern.
+    exact = Path(folder, pattern).is_file()
+    found = [pattern] if exact else sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
+    files = [path for path in found if Path(folder, path).is_file()]
+    if not files:
         hint = f" To take the files of a folder, write {Path(pattern, '*')}." if found else ""
         raise ValueError(f"{pattern}: no file matches.{hint}")
     return files

@@ -351,8 +351,7 @@ class Lab(NamesNearest):
             raise
         except Exception as error:
             if not hasattr(error, "_render_traceback_"):
-                error._render_traceback_ = partial(shown_traceback, error, with_last=True)  # type:
-                ignore[attr-defined]
+                error._render_traceback_ = partial(shown_traceback, error, with_last=True)  # type: ignore[attr-defined]
             raise
         finally:
             self.last = execution.run

@@ -488,7 +488,7 @@ def continues_with_a_changed_thought(trial: Trial) -> None:
         made_up = changed == CHANGED
         paths.clear()
         with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # `lab.branch` only warns about this
+            warnings.simplefilter("error", RuntimeWarning)  # `lab.branch` warns if the new text is not used
             made = wait(trial.lab(model).branch(whole, node, content=changed))
         expect(
             made.tree[node].text == changed,
@@ -796,8 +796,8 @@ def check_strategy(
         raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
     if not callable(model) or any(map(inspect.iscoroutinefunction, (model, type(model).__call__))):
         raise TypeError(
-            f"model must be a function Call -> Reply | str that is not async: got {model!r}. A simulated "
-            f"player is lambda call: player.written(call, dice(call))."
+            f"model must be a function Call -> Reply | str that is not async: got {model!r}. For a simulated "
+            f"player, pass lambda call: player.written(call, dice(call))."
         )
     trial = Trial(strategy, task, model, tuple(Toolbox(tools).tools.values()))
     is_scripted = task is TASK and model is answer_to

@@ -144,7 +144,9 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
     )
     before = results.add_mutually_exclusive_group()
     before.add_argument(
-        "--dry-run", action="store_true", help="only print what is left at most; call no model"
+        "--dry-run",
+        action="store_true",
+        help="only print upper bounds for the unfinished runs; call no model",
     )
     before.add_argument(
         "--pilot",
