@@ -140,8 +140,8 @@ def counterfactual(
         would.whole, would.solved, would.lacking
 
     Args:
-        runs: A run, a sweep, or several runs. The replies of all runs of one task (and repeat, model and
-            roles) are pooled, and each such group has one result, in order of appearance. Runs need not be
+        runs: A run, a sweep, or several runs. The replies of all runs with the same task, repeat, model and
+            roles are pooled, and each such group has one result, in order of appearance. Runs need not be
             finished. Failed calls are ignored. The records of a published log (`tl.load`) or of your own
             search code contain no sampling settings, so only the prompt, the attempt and the sample index are
             compared. A log does not tell the order of a thought's samples, so samples that differ answer only
@@ -251,7 +251,6 @@ class _Book:
                 self.known.setdefault(what, (reply, run.id))
 
     async def ask(self, call: Call, observer: CallObserver) -> Reply:
-        """The reply to `call`."""
         what: Any
         if self.header.model:
             if call.model not in self.who:
@@ -276,7 +275,7 @@ def _answers_of_calls(run: Run) -> Iterator[tuple[str, str, Reply]]:
 
 
 def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """Yield the key, the thought and the reply of each call in a record without a model. If a log lacks
+    """Yield the key, the thought and the reply of each call of a run whose model is unknown. If a log lacks
     prompts, the task's domain writes them from the paths of the thoughts."""
     domain, count = task.domain, _max_children(strategy)
     replies = replies_of(run.lines)

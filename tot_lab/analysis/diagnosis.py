@@ -45,7 +45,7 @@ _SHORTENED = "deep_think.shortened"
 _TURNS = ("limit:iterations", "limit:round_trips")
 
 SHOWN = 8
-"""Maximum number of ids in a text. `nodes` has all of them."""
+"""Maximum number of ids in a text. `Finding.nodes` has all of them."""
 
 
 class Finding(NamedTuple):
@@ -131,8 +131,8 @@ class _Facts(Known):
     @cached_property
     def drawn(self) -> list[tuple[Node, float]]:
         """Thoughts with several readable samples of their score, and the spread of these samples as a share
-        of the scale. Votes, and scores of different parts, are left out, since they are no repeated
-        samples.
+        of the scale. Votes, and scores of different parts, are left out, since they do not repeat
+        one sample.
         """
         top = 1.0 if self.task is None else self.task.domain.value_top
         found = []
@@ -529,7 +529,7 @@ def _words(node: Node) -> str:
 
 
 def _alone(node: Node) -> bool:
-    """Return whether the score of a thought is independent of other thoughts. That of a vote is not."""
+    """Return whether the score of a thought is independent of other thoughts, unlike a share of votes."""
     return judged(node) and node.by not in ("vote", "tournament", "agreement")
 
 
@@ -587,7 +587,7 @@ def _count(things: Sequence[object], noun: str) -> str:
 
 
 def _reason(row: CallRow) -> str:
-    """Return why a tool or a function failed: for a function, also the text of the error, for its author."""
+    """Return the beginning of the error of a tool, or more of the error of a function, for its author."""
     error = (row.reply and row.reply.error) or ""
     return error[:120] if is_of_function(row.call) else _beginning(row.reply)
 

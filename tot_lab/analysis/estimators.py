@@ -113,7 +113,7 @@ class _Attempt(NamedTuple):
 
 def _attempts(run: Run) -> list[_Attempt]:
     """Return the samples of a run, without attempts that the end of the run cut off."""
-    strategy, task = run.strategy, run.task  # raises if its class is not imported
+    strategy, task = run.strategy, run.task  # `run.strategy` raises if its class is not imported
     propose = strategy.propose if isinstance(strategy, TreeOfThoughts) and strategy.stop.depth == 1 else None
     if task is not None and isinstance(propose, Continue):
         return _continuations(run, task, propose.count)
@@ -174,7 +174,7 @@ def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:
     found = []
     for number in range(min(count, len(calls))):
         id = f"{root}.{number}"
-        reply = calls[number].reply if len(calls) == count else None  # unknown after retries
+        reply = calls[number].reply if len(calls) == count else None  # with retries, it is unknown
         answer = task.domain.answer(task, run.steps(id)) or "" if id in run.tree else ""
         tokens, error = (None, None) if reply is None else (reply.output_tokens, reply.error)
         found.append(_Attempt(answer, first.get(id), tokens, error))
@@ -203,8 +203,8 @@ def pass_at_k(df: Any, k: int | Iterable[int] | None = None, *, confidence: floa
 
     Args:
         df: A table of samples (see the module), a sweep, a run or several runs.
-        k: Number of samples, or several. `None` means 1, 2, 4, … up to the number of samples of the task that
-            has the fewest.
+        k: The number of samples, or several numbers. `None` means 1, 2, 4, … up to the number of samples of
+            the task that has the fewest.
         confidence: Confidence level of the interval, between 0 and 1.
 
     Returns:
@@ -296,7 +296,7 @@ class _Setting(NamedTuple):
 
 
 Estimates: TypeAlias = tuple[list[float], list[float]]
-"""The estimate for each k, in ascending order, and the variance of its random draws."""
+"""The estimate for each k, in ascending order, and the variance from random draws, 0 if it is exact."""
 
 
 def _estimated(
@@ -429,7 +429,8 @@ def _vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
     """Return the exact share of the subsets of k samples in which a correct answer has most votes.
 
     For each number of votes of a correct answer, the ways to draw the other samples are the coefficients of a
-    polynomial: the exponent is their number. Row t has the ways in which t other answers tie.
+    polynomial, and the exponent is the number of other samples. Row t has the ways in which t other answers
+    tie.
     """
     import numpy  # noqa: PLC0415
 

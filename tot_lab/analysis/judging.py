@@ -62,7 +62,7 @@ class EvaluatorDiagnosis:
         runs: One row per run: correct; failed (boolean, NA if unknown); blame (the component to blame, or
             NA), depth (at which the run was lost) and nodes (ids of the thoughts there); and the
             lost calls by role, in the columns of `sweep.df()`.
-        model_note: Whether a model of the runs is simulated or small; see `Run.model_note`.
+        model_note: A note that a model of the runs is simulated or small, or ""; see `Run.model_note`.
         why_unlabelled: Why no thought has a label, and how to get labels. "" if some thoughts have one.
     """
 
@@ -86,8 +86,8 @@ class EvaluatorDiagnosis:
         - brier: mean squared difference of score and label (Brier 1950); 0 is best.
         - calibration_error: expected absolute difference of mean score and share of solvable thoughts, over
           10 bins (Naeini et al. 2015); 0 is best.
-        - unreadable, unreadable_samples: share of thoughts without a readable score, and of unreadable
-          samples.
+        - unreadable, unreadable_samples: share of thoughts without a readable score, and share of samples
+          that could not be read.
         - collapse: share of pairs of siblings with the same score.
         - distinct_texts, distinct_states: share of siblings that do not repeat an earlier sibling's text or
           state.
@@ -267,8 +267,8 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     - search: all good thoughts (correct answers, or thoughts that could lead to one) on the deepest level
     that has any were pruned, although one of them scored at least as high as every kept thought of the
     level, for example because the scores were equal
-    - evaluator: they were pruned, and a kept thought scored higher than each of them; or a wrong thought was
-    accepted as the answer before a good one was expanded
+    - evaluator: all good thoughts on that level were pruned, and a kept thought scored higher than each of
+    them; or a wrong thought was accepted as the answer before a good one was expanded
     - cut short: the search ended, or a call failed, before a good thought was expanded
     - proposer: good thoughts were expanded, and none of their children could lead to a correct answer
     - unknown: too few thoughts have labels to decide
@@ -555,7 +555,9 @@ class _Sums(NamedTuple):
         return max(2 * error - high, 0.0) if clear else 0.0, 2 * error - low
 
     def _found(self, weights: numpy.ndarray[Any, Any]) -> dict[str, numpy.ndarray[Any, Any]]:
-        """Return each measure for each row of `weights`: how often each task counts. NaN if undefined."""
+        """Return each measure for each row of `weights`. A row says how often each task counts. NaN if
+        undefined.
+        """
         import numpy as np  # noqa: PLC0415
 
         drawn = dict(zip(self.by_task, (weights @ self.by_task.to_numpy()).T, strict=True))

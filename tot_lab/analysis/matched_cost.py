@@ -68,7 +68,7 @@ def anytime_performance(
 ) -> pandas.DataFrame:
     """Compute what each run would have answered with smaller budgets. No call is made.
 
-    `tl.stats.success_rates(points, by=["setting", "at"])` makes curves of the result, and `tl.stats.compare`
+    `tl.stats.success_rates` with `by=["setting", "at"]` makes curves of the result, and `tl.stats.compare`
     works on the rows of one amount. Limits of the run's own budget and strategy still apply. For
     amounts beyond the end of an incomplete record (the run was killed, cancelled, stopped by `spend`, or is
     counterfactual), the outcome is NA. If a bug ended a run, every amount that includes all of its calls has
@@ -85,14 +85,14 @@ def anytime_performance(
             cannot limit FLOPs.
 
     Returns:
-        One row per run and amount: setting, task (category); repeat (Int64); run_id (string); at (Int64,
-        or Float64 for USD and FLOPs); unit (category); calls, input_tokens, output_tokens (Int64), cost,
-        flops and flops_prefix_once (Float64), the use of the admitted calls; ROLE_calls, ROLE_failed,
+        One row per run and amount: setting, task (category); repeat (Int64); run_id (string); at (Int64, or
+        Float64 for USD and FLOPs); unit (category); calls, input_tokens, output_tokens (Int64), cost, flops
+        and flops_prefix_once (Float64), the use of the admitted calls; ROLE_calls, ROLE_failed,
         ROLE_unreadable, ROLE_truncated (Int64) as in `sweep.df()`; answer (string); score (Float64); correct
-        (boolean, NA without a grade); stop_reason (string); error (string, what the strategy raised);
-        changed (boolean, whether the answer differs from the answer at the next smaller amount); simulated
-        (boolean). For runs outside a sweep, `setting` lists the settings that differ, and `task` is the
-        question.
+        (boolean, NA without a grade); stop_reason (string); error (string, what the strategy raised, or why
+        the answer cannot be graded); changed (boolean, whether the answer differs from the answer at the next
+        smaller amount); simulated (boolean). For runs outside a sweep, `setting` lists the settings that
+        differ, and `task` is the question.
 
     Raises:
         LookupError: For a run that was loaded from a file and needs a user's functions, and for a record that
@@ -219,7 +219,7 @@ def _expect_strategy(run: Run | None) -> None:
         unknown = ", ".join(run.header.unknown)
         raise LookupError(
             f"Run {run.id} ({run.name}) cannot be run with a smaller budget: its record was not made by a "
-            f"strategy." + (f" Its {unknown} are unknown too." if unknown else "")
+            f"strategy." + (f" Its {unknown} are unknown too." if unknown else "") + " Use tl.counterfactual."
         )
 
 
@@ -265,7 +265,7 @@ def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
 
 
 def _spent(run: Run, unit: Unit) -> list[float]:
-    """Return the use of each call in `unit`, in canonical order."""
+    """Return how much of `unit` each call used, in canonical order."""
     lines = run.lines
     if unit in Flops._fields:
         by_call = flops_by_call(lines, run.params, run.header.unknown).values()

@@ -41,13 +41,13 @@ TOLERANCE = 0.15
 """Relative deviation from the requested amount beyond which a method gets a warning."""
 
 SIMULATED = 2_000
-"""Maximum number of calls with which a run of a method is simulated."""
+"""Number of calls after which a run with a simulated player is given up."""
 
 SATURATED = 0.2
 """If the use grows more slowly than the scale to this power, the method is assumed to stop by itself."""
 
 REACHED = 0.9
-"""If runs of several scales made less than this share of `max_calls`, their use is extrapolated by scale."""
+"""If runs of several scales made less than this share of `max_calls`, extrapolate by scale."""
 
 REHEARSED = 8
 """Maximum number of runs of each recorded scale that are rehearsed."""

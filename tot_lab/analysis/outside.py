@@ -13,7 +13,7 @@ from tot_lab.strategies.acting import MORE
 
 
 def from_outside(run: Run) -> dict[str, str]:
-    """Return a dict from the id of each thought from outside to the tool whose result the thought contains.
+    """Map the id of each thought from outside to the name of the tool whose result it contains.
 
     Thoughts from outside are results of tools with an effect other than `model`, of tools with undeclared or
     unknown effects, and the parts of long results that the tool `more` shows later.

@@ -186,8 +186,8 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
     width. `p` is the p-value of McNemar's exact test. With repeats it is that of the sign-flip test over
     tasks, of which McNemar's test is a special case: exact, from all swaps of the two settings within tasks,
     if at most 13 tasks differ, else from 9,999 random swaps (`swaps`). If the settings have different numbers
-    of runs of a task, `p` is at least the p-value of a permutation test that reassigns the runs of each task
-    to the settings, 9,999 times at random.
+    of runs of a task, `p` is the larger of this p-value and that of a permutation test, which reassigns the
+    runs of each task to the settings, 9,999 times at random.
 
     Args:
         df: A table with one row per run; see the module.
@@ -552,7 +552,7 @@ def _power(tasks: int, difference: float, discordant: float, alpha: float) -> fl
     fewest, many = (binom.ppf(beyond, tasks, discordant) for beyond in (1e-10, 1 - 1e-10))
     differ = numpy.arange(fewest, many + 1)  # how many tasks exactly one of the two solves
     most: Any = binom.ppf(alpha / 2, differ, 0.5)
-    most -= binom.cdf(most, differ, 0.5) > alpha / 2  # the most wins that are significantly few
+    most -= binom.cdf(most, differ, 0.5) > alpha / 2  # the largest number of wins that is significantly small
     won = (discordant + difference) / (2 * discordant)
     found = binom.cdf(most, differ, won) + binom.sf(differ - most - 1, differ, won)
     return float((binom.pmf(differ, tasks, discordant) * found).sum())

@@ -293,7 +293,7 @@ def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
             f"Name a file in an existing folder."
         )
     if out.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise InvalidArgument(f"{requires(str(out), 'pyarrow', 'parquet')}. A .csv requires nothing.")
+        raise InvalidArgument(f"{requires(str(out), 'pyarrow', 'parquet')}. A .csv needs no extra package.")
     if tasks and out.exists() and Path(tasks[0]).exists() and out.samefile(tasks[0]):
         raise InvalidArgument(f"{out} is the file of the tasks. Name another file for the table.")
 
