@@ -20,7 +20,7 @@ from tot_lab.strategies.conversation import shortened
 from tot_lab.tools import ReadFile
 
 MAX_CHARACTERS = 40_000
-"""Maximum number of characters of one text in a context."""
+"""Maximum number of characters of one value in a context, and of all files together."""
 
 MAX_FILES = 50
 """Maximum number of files in one context."""

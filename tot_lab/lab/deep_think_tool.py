@@ -102,7 +102,8 @@ class DeepThinkTool(Tool):
         return super().spec.model_copy(update=more)
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that can change a result. `memory_mode` cannot, since it guides the agent."""
+        """Return everything that can change a result. `memory_mode` cannot, since it only guides the
+        agent."""
         return {name: value for name, value in super().identity().items() if name != "memory_mode"}
 
     def __getstate__(self) -> dict[Any, Any]:

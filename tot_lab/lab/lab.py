@@ -158,7 +158,7 @@ class Lab(NamesNearest):
 
     @property
     def timeout(self) -> float | None:
-        """Seconds that one call may take after it was sent, or `None`."""
+        """Seconds that one call may take after it was sent. `None` means no limit."""
         return self.runner.timeout
 
     @property

@@ -91,7 +91,7 @@ def is_trusted_owner(path: Path) -> bool:
 
 
 def in_file(path: Path) -> SettingsSource:
-    """Return the settings in a file."""
+    """Return the settings in a file. Its relative paths are resolved against the folder of the file."""
     try:
         values = tomllib.loads(read_regular(path).decode())
     except ValueError as error:  # invalid TOML or UTF-8

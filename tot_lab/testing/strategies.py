@@ -64,7 +64,7 @@ class Trial(NamedTuple):
     Attributes:
         strategy: The strategy.
         task: The task that it is given.
-        reply: Replies of the model. They must depend on the call alone.
+        reply: Function that makes the replies of the model. They must depend on the call alone.
         tools: Tools of the lab.
     """
 
@@ -165,7 +165,9 @@ def _own_functions(part: Part) -> Iterator[Callable[..., Any]]:
         recorded = inspect.iscoroutinefunction(part.wrapped) or "paths" in part.parameters
         if not recorded and inspect.isfunction(part.wrapped):
             yield part.wrapped
-    elif not inspect.iscoroutinefunction(type(part).__call__):  # an async part is a model
+    elif not inspect.iscoroutinefunction(
+        type(part).__call__
+    ):  # an async part is a model, whose replies are recorded
         for kind in type(part).__mro__:
             if kind.__module__.partition(".")[0] not in ("tot_lab", "pydantic"):
                 yield from map(inspect.unwrap, filter(inspect.isfunction, vars(kind).values()))
@@ -378,7 +380,7 @@ def replays_and_resumes_from_any_line(trial: Trial) -> None:
 
 
 def survives_any_reply(trial: Trial, replies: Sequence[Sequence[str | Reply]] = _MODELS) -> None:
-    """No reply raises an exception, and a thought without a readable score has no score.
+    """No reply makes the strategy raise an exception, and a thought without a readable score has no score.
 
     Args:
         replies: The replies of several models. Each call gets one of a model's replies.

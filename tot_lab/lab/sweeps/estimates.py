@@ -26,7 +26,7 @@ WEIGHT = 2
 
 
 class Forecast(NamedTuple):
-    """The usage of the rest of a sweep for one amount. `None` means that a value is not known.
+    """The forecast of one amount, such as calls, for the unfinished runs of a sweep. `None` means unknown.
 
     Attributes:
         bound: Upper bound.
@@ -55,10 +55,10 @@ class SweepEstimate(NamedTuple):
     hundred times as much as the others, two tasks cannot show it: use a larger pilot.
 
     Attributes:
-        runs: Number of runs.
-        finished: Runs that need no further calls.
-        cached: Calls of the other runs that the cache answers, as far as the searches can be followed.
-        sample: Tasks on which the expectation is based: those with a repeat that is finished in all settings.
+        runs: Number of runs. finished: Number of runs that need no further calls. cached: Number of calls of
+        the other runs that the cache answers, as far as the searches can be followed. sample: Number of tasks
+        on which the expectation is based: those with a repeat that is finished in all
+            settings.
         unbounded: Settings whose number of calls has no bound.
         unpriced: Models of unknown price, if the lab has a limit on spending. No call to them will be sent.
         calls: Model calls.

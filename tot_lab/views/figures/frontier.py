@@ -106,8 +106,8 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
 
     A line joins the settings of the Pareto frontier, which no other setting dominates. Their markers are
     filled, those of the other settings open. The legend names up to 21 settings, those of the frontier first.
-    Settings at one place are drawn as rings around each other. All settings have hover texts. To compare
-    success at equal cost, see `tl.stats.anytime_performance`.
+    Settings at the same place of the plot are drawn as rings around each other. All settings have hover
+    texts. To compare success at equal cost, see `tl.stats.anytime_performance`.
 
     Args:
         df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and

@@ -163,8 +163,8 @@ def plot_importance(
     whose strategies have the same settings, and states what is left out.
 
     Args:
-        df: A sweep, or any table with one row per run. Only tasks that all combinations share are used. At
-            most 30 settings are drawn.
+        df: A sweep, or any table with one row per run. Only tasks that all combinations share are used, if
+            there are any. At most 30 settings are drawn.
         of: `correct`, `score`, `calls`, or another column of numbers or booleans.
         settings: The columns of settings. `None` uses the axes of the sweep, which selected rows of
             `sweep.df()` keep. For any other table, the columns must be named.
