@@ -303,7 +303,7 @@ def _name(gateway: Gateway) -> str:
 
 
 async def describe_estimate(sweep: Sweep, pilot: int | None) -> str:
-    """Describe the usage that the unfinished runs of a sweep will have at most.
+    """Return upper bounds for the usage of the unfinished runs of a sweep, as text.
 
     With `pilot`, that many tasks are run, and the usage of the others is estimated from them.
     """

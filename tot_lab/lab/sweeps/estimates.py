@@ -55,9 +55,11 @@ class SweepEstimate(NamedTuple):
     hundred times as much as the others, two tasks cannot show it: use a larger pilot.
 
     Attributes:
-        runs: Number of runs. finished: Number of runs that need no further calls. cached: Number of calls of
-        the other runs that the cache answers, as far as the searches can be followed. sample: Number of tasks
-        on which the expectation is based: those with a repeat that is finished in all
+        runs: Number of runs.
+        finished: Number of runs that need no further calls.
+        cached: Number of calls of the other runs that the cache answers, as far as the searches can be
+            followed.
+        sample: Number of tasks on which the expectation is based: those with a repeat that is finished in all
             settings.
         unbounded: Settings whose number of calls has no bound.
         unpriced: Models of unknown price, if the lab has a limit on spending. No call to them will be sent.
