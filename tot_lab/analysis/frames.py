@@ -520,7 +520,8 @@ def _seconds(run: Run, calls: Sequence[CallRow | None]) -> list[float | None]:
 
 
 def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
-    """Return the strategy that `tl.Adaptive` selected for the part of the tree of each of these thoughts."""
+    """Return the strategy that `tl.Adaptive` selected for the part of the tree of each of these thoughts,
+    or `None`."""
     selected = selected_strategies(run)
     if not selected:
         return [None] * len(ids)

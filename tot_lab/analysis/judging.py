@@ -1,8 +1,8 @@
 """Measures of evaluators, and the causes of failed searches.
 
 A label says whether a right answer can be reached from a thought (see `blame.py`). Thoughts without a label
-are counted, but not used in measures that need labels. A measure that cannot be
-computed from the labels is NaN, never 0.
+are counted, but not used in measures that need labels. A measure that cannot be computed from the labels is
+NaN, never 0.
 
 Tasks are the unit of sampling, because thoughts of one run and runs of one task are alike. Intervals
 therefore come from a cluster bootstrap over tasks (Davison & Hinkley 1997, section 3.8).

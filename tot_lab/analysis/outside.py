@@ -1,4 +1,5 @@
-"""Thoughts of a run that contain text from outside: results of tools that access files or networks.
+"""Thoughts of a run that contain text from outside: results of tools with effects, such as access to files or
+networks, and of tools with unknown effects.
 
 Such text may have been written by anyone, and may contain prompt injections. Views mark these thoughts.
 """

@@ -47,7 +47,8 @@ def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
 
     - `text`, `state`, `reason`, `by` (str), `score` (float, 0–1) and `raw` (float, in the units of the
       evaluator): as in `run.nodes_df()`
-    - `samples` and `unreadable_samples` (int): evaluation samples, and those that could not be read
+    - `samples` and `unreadable_samples` (int): number of samples of the evaluation, and how many of them
+      could not be read
     - `depth` (int): steps below the root
     - `order` (int): position in the record, starting at 0
     - `on_solution_path` (bool): whether the thought is on the path to the answer
