@@ -197,7 +197,7 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
         confidence: Confidence level of the interval, between 0 and 1.
 
     Raises:
-        ValueError: If a setting is not in the table, if `a` and `b` are equal, or if they have no graded task in
+        ValueError: If a setting is not in the table, `a` and `b` are equal, or they have no graded task in
             common.
 
     Warns:

@@ -109,7 +109,7 @@ class SessionMemory:
 
 
 def earlier_turn(one: Earlier, most: int) -> str:
-    """Return a question and its answer as text of about `most` characters."""
+    """Return a question, its answer and the critiques of its attempts as text of about `most` characters."""
     question = shortened(one.question, most // 3)
     room = most - len(question)
     critiques = shortened("\n".join(one.critiques), room // 2)

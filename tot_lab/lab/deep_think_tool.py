@@ -48,7 +48,7 @@ _DESCRIPTION = (
 
 
 def _without_default(schema: dict[str, Any]) -> None:
-    """Remove the default from the schema. A model omits arguments that it does not want to set."""
+    """Remove the default from the schema, so that a model omits the argument instead of passing `None`."""
     schema.pop("default", None)
 
 

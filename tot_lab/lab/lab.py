@@ -339,7 +339,7 @@ class Lab(NamesNearest):
         """Carry out a run. `shows` tells whether to show progress if there is no `watch`."""
         if watch is not None:
             execution.watch(watch)
-        # A simulated model has a chosen latency, so a bar would differ each time the same notebook runs.
+        # With a simulated model, a notebook shows no bar, which would differ each time the notebook runs.
         chosen = isinstance(self.model, Simulated) and notebook_display() is not None
         try:
             if watch or not shows or chosen or execution.is_over or self.gateway.mode == "replay":

@@ -82,7 +82,8 @@ def settings_files(folder: Path) -> Iterator[Path]:
 def is_trusted_owner(path: Path) -> bool:
     """Whether a file belongs to this user or to the system.
 
-    In a shared folder any user could add a file that sends prompts and a key to another server.
+    A file of another user is ignored, because in a shared folder anyone could add a file that sends prompts
+    and a key to another server.
     """
     if not hasattr(os, "getuid") or path.stat().st_uid in (os.getuid(), 0):
         return True
@@ -128,7 +129,9 @@ class ModelSettings(PydanticModel):
     """
 
     base_url: str | None = None
-    """URL of the server. `None` means the provider's own service."""
+    """URL of the server. `None` means the URL in the environment, such as in `OPENAI_BASE_URL`, or else the
+    provider's own service.
+    """
 
     context_window: Annotated[int, Field(ge=1, strict=True)] | None = None
     """Tokens of a prompt and its reply together. `None` means that of the model, as far as it is known.

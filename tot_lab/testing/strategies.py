@@ -160,14 +160,12 @@ UNRECORDED = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
 
 
 def _own_functions(part: Part) -> Iterator[Callable[..., Any]]:
-    """Yield the functions of a part whose results are not recorded, except those of tot_lab."""
+    """Yield the functions of a part, except those of tot_lab and those whose results are recorded."""
     if isinstance(part, UserFunction):
         recorded = inspect.iscoroutinefunction(part.wrapped) or "paths" in part.parameters
         if not recorded and inspect.isfunction(part.wrapped):
             yield part.wrapped
-    elif not inspect.iscoroutinefunction(
-        type(part).__call__
-    ):  # an async part is a model, whose replies are recorded
+    elif not inspect.iscoroutinefunction(type(part).__call__):  # an async part is recorded
         for kind in type(part).__mro__:
             if kind.__module__.partition(".")[0] not in ("tot_lab", "pydantic"):
                 yield from map(inspect.unwrap, filter(inspect.isfunction, vars(kind).values()))

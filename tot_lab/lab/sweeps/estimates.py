@@ -208,7 +208,9 @@ def _blocks(sweep: Sweep) -> Iterator[list[Cell]]:
 
 
 def _sent(sweep: Sweep, run: Run, seen: set[bytes]) -> Amounts:
-    """Return the usage of a run, without calls that share the reply of an equal call in `seen`."""
+    """Return the usage of a run, without calls that share the reply of an equal call in `seen`. Adds its own
+    calls to `seen`.
+    """
     lines = run.lines
     replies = {line.p: line.e for line in lines if isinstance(line.e, Reply) and is_made(line.e)}
     flops = flops_by_call(lines, run.params, run.header.unknown)
