@@ -617,7 +617,7 @@ class Lenient(Taking):
 
 def test_a_grade_that_accepts_unfinished_moves_is_found():
     task = tl.Task(domain=Lenient(), question="Numbers 3 5 7, target 12")
-    with pytest.raises(AssertionError, match=r"grade gives 'take 5' 1\.0, although its moves"):
+    with pytest.raises(AssertionError, match=r"the grade of 'take 5' is 1\.0, although its moves"):
         check_domain(task, ["take 5", "take 7"])
 
 
