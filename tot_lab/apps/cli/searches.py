@@ -146,7 +146,7 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
     before.add_argument(
         "--dry-run",
         action="store_true",
-        help="only print upper bounds for the unfinished runs; call no model",
+        help="print upper bounds of the remaining use; call no model",
     )
     before.add_argument(
         "--pilot",
