@@ -495,7 +495,7 @@ def test_a_diagnosis_says_that_all_confidence_was_assumed():
     assert finding.nodes == tuple(result.node for result in tl.deep_thought(made).iterations)
     assert (
         finding.text
-        == "The answer of Deep Think was not chosen: no confidence could be read in 3 iterations."
+        == "Deep Think gave the answer of its last iteration: no confidence could be read in 3 iterations."
     )
     assert tl.diagnose(deep(without("converge", "A table.", draw=1))).of("assumed_confidence") == []
 

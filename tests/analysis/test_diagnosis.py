@@ -276,7 +276,7 @@ def test_draws_that_never_differ():
     (finding,) = tree(FEW).found("equal_draws")
     assert finding.text == (
         "All samples agree on each of the 5 thoughts that were judged more than once: 10 further samples "
-        "said nothing new."
+        "gave no new information."
     )
     assert tree(FEW - 1).found("equal_draws") == []
     assert tree(FEW, last=0.51).found("equal_draws") == []

@@ -226,7 +226,7 @@ def test_the_same_thought_again_tells_nothing_new():
 def test_too_little_has_no_interval():
     score, good, task = world(np.random.default_rng(4), 4)
     assert diagnosed(score, good, task).intervals.isna().all(axis=None)  # of four tasks
-    assert "1 tasks are too few (at least 5" in repr(judge_evaluator(labelled(PAIRS)))
+    assert "1 tasks are too few (a measure needs at least 5" in repr(judge_evaluator(labelled(PAIRS)))
     rare = diagnosed([0.9] + [0.1] * 29, [True] + [False] * 29, range(30)).intervals
     assert rare.loc[["auc", "spearman"]].isna().all(axis=None)  # one draw in three has no solvable thought
     assert rare.loc["solvable"].notna().all()

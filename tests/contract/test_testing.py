@@ -617,7 +617,7 @@ class Lenient(Taking):
 
 def test_a_grade_that_accepts_unfinished_moves_is_found():
     task = tl.Task(domain=Lenient(), question="Numbers 3 5 7, target 12")
-    with pytest.raises(AssertionError, match=r"grade gives 'take 5' 1\.0, although its moves"):
+    with pytest.raises(AssertionError, match=r"the grade of 'take 5' is 1\.0, although its moves"):
         check_domain(task, ["take 5", "take 7"])
 
 
@@ -691,7 +691,7 @@ def test_a_domain_that_hides_the_step_from_its_judge_is_seen():
         (Unhashable, "state on no step gives .*, which is not hashable"),
         (Counting, "steps on no step gives '1' and then '2'"),
         (Writing, "answer on no step changes the task"),
-        (Stingy, "grade gives the reference '4' 0.5 instead of 1"),
+        (Stingy, "the grade of the reference '4' must be 1: got 0.5"),
         (TooManyParts, "part_prompts on a whole reply gives 2 prompts, more than max_parts=1"),
     ],
 )

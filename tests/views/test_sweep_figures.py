@@ -330,7 +330,7 @@ def test_more_settings_than_colours_and_symbols_share_a_marker():
     assert "cheap" in looks  # the frontier is named first
     others = next(data for data in figure.data if data.name == "other settings")
     assert len(others.x) == len(others.hovertext) == 9
-    assert "9 settings without a name of their own" in figure.layout.title.subtitle.text
+    assert "9 settings have no name in the legend" in figure.layout.title.subtitle.text
 
 
 @pytest.mark.slow

@@ -15,11 +15,13 @@ from tot_lab.strategies.search.answers import candidates
 
 
 def with_answer(run: Run, rule: AnswerRule) -> Run:
-    """Return the run with the answer that `rule` chooses, such as `tl.answers.MajorityVote()`.
+    """Return the run with the answer that `rule` chooses.
 
-    The new run has the records of `run` without its answer and its end. `run` may be an imported run. The
-    rule sees all thoughts that neither failed nor are duplicates. In a search on text with finished paths, it
-    sees only the ends of these paths.
+        voted = run.with_answer(tl.answers.MajorityVote())
+
+    The new run has the records of `run`, with the new answer in place of the recorded one. `run` may be an
+    imported run. The rule sees all thoughts that neither failed nor are duplicates. If the task is solved in
+    free text and the search marked paths as finished, the rule sees only the last thoughts of these paths.
 
     Raises:
         LookupError: For a run without a task, or whose task needs a function that files do not contain.
@@ -29,7 +31,8 @@ def with_answer(run: Run, rule: AnswerRule) -> Run:
     task = run.task
     if task is None or needs_functions(task.domain):
         raise LookupError(
-            f"Run {run.id} has no task of tot_lab, or its task needs functions that files do not hold."
+            f"Run {run.id} cannot get another answer: it has no task, or its task needs functions that files "
+            f"do not hold. Pass task= to the importer, or the original run instead of a loaded one."
         )
     tree = run.tree
     sound = [node for node in list(tree)[1:] if node.state not in ("failed", "duplicate")]

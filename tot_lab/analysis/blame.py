@@ -3,10 +3,10 @@
 A thought is labelled as solvable or not by the domain (`Domain.solvable`), by the grade of the answer that a
 finished path states, or by a person's mark.
 
-Blame is determined by the deepest thoughts that could still lead to a correct answer and were not pruned (in
-a beam search, those of the last level with such a thought), and by the last decision about them. If a
-budget, the cap on thoughts or a person ended the run before such a thought was expanded, the run was cut
-short.
+If a right answer was found and not pruned, the answer rule is to blame. Otherwise the blame follows from the
+deepest thoughts that could still lead to a correct answer and were not pruned (in a beam search, those of the
+last level with such a thought), and from the last decision about them. If a budget, the cap on thoughts or a
+person ended the run before such a thought was expanded, the run was cut short.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _PROPOSES = ("propose", "answer")  # roles of calls that request thoughts
 
 
 class Blamed(NamedTuple):
-    """The component to blame for a failed run, the depth at which it was lost, and the thoughts there."""
+    """The component to blame for a failed run, the depth at which it was lost, and the thoughts there.
+
+    `on` is `None` if the run did not fail.
+    """
 
     on: Blame | None
     depth: int | None = None
@@ -58,7 +61,7 @@ def labels_of(run: Run) -> dict[str, bool]:
 
 
 def right_not_chosen(run: Run) -> list[str]:
-    """Return the leaves that hold a right answer in a run that ended without one."""
+    """Return the leaves that hold a right answer, if the run ended with a wrong answer or with none."""
     facts = Labels(run, asking=can_be_asked(run))
     return facts.right_leaves if facts.asking and facts.failed else []
 
@@ -68,7 +71,8 @@ class Labels(Known):
 
     @cached_property
     def labels(self) -> dict[str, tuple[bool, str]]:
-        """Whether a correct answer can be reached from each thought, and the source of that label."""
+        """By thought id: whether a correct answer can be reached from the thought, and the source of this
+        label (`grade`, `domain` or `mark`)."""
         graded = {id: (grade == 1.0, "grade") for id, grade in self.finished.items()}
         known = {id: (can, "domain") for id, can in self.solvable.items()}
         marked = {
@@ -83,8 +87,9 @@ class Labels(Known):
 
     @cached_property
     def failed(self) -> bool | None:
-        """Whether the run ended without a correct answer. A person's mark decides if there is no ground
-        truth. `None` if that is not known, or if failed calls ended the run."""
+        """Whether the run ended without a correct answer. Without ground truth, a person's mark of the answer
+        decides. `None` if the run has not ended, if failed calls ended it, or if nothing tells whether its
+        answer is correct."""
         run = self.run
         if run.stop_reason is None or run.failure is not None:
             return None
@@ -130,7 +135,7 @@ class Labels(Known):
             for child in (tree[id] for id in end.children):
                 twin = tree[child.merged] if child.state == "merged" and child.merged else child
                 if twin is not child and self.good(twin.id) and twin.state != "pruned":
-                    if twin.id not in seen:  # the merged state was expanded at this thought
+                    if twin.id not in seen:  # the merged child continues at this thought
                         seen.add(twin.id)
                         ends.append(twin)
                 elif twin.state != "duplicate":

@@ -22,7 +22,7 @@ class PersonChange(NamedTuple):
     Attributes:
         node: Id of the changed thought, or "" for a change of the whole run.
         what: What was changed, such as `score set to 1`.
-        line: Number of the line of the record that shows the change.
+        line: Index in `run.lines` of the line that shows the change.
     """
 
     node: str
@@ -34,11 +34,11 @@ class PersonChange(NamedTuple):
 
 
 def changes_of(run: Run) -> list[PersonChange]:
-    """Return the changes of a person, in the order of the record. Edits of thoughts that a branch never
-    recorded are left out."""
+    """Return the changes of a person, in the order of the record. Edits of thoughts that the branch
+    did not reach are left out."""
     try:
         return [*_edited(run), *_acted(run)]
-    except ValueError:  # a file whose header or notes do not describe changes
+    except ValueError:  # the header or a note of the file is malformed
         return []
 
 
@@ -67,7 +67,7 @@ def _edited(run: Run) -> Iterator[PersonChange]:
 def _acted(run: Run) -> Iterator[PersonChange]:
     taken = acts_of(run.lines_of(Note))
     scores: dict[str, float] = {}
-    grafts: list[Graft] = []  # the note that records an act precedes its events
+    grafts: list[Graft] = []  # acts whose thought is not recorded yet
     for number, line in enumerate(run.lines if taken else ()):
         event = line.e
         if isinstance(event, Scored) and event.score is not None:

@@ -50,8 +50,8 @@ class Lack(NamedTuple):
         sample_index: Index among the samples of the same prompt.
         prompt: The prompt.
         position: Position of the call in the simulated run.
-        certain: Whether a real run would certainly make the call. If not, this depends on the replies to
-            other missing calls.
+        certain: Whether a real run would certainly make the call. `False` means that it depends on the
+            replies to other missing calls.
     """
 
     node: str
@@ -140,14 +140,14 @@ def counterfactual(
         would.whole, would.solved, would.lacking
 
     Args:
-        runs: A run, a sweep, or several runs. The replies of all runs of one task (and repeat, model and
-            roles) are pooled, and each such group has one result, in order of appearance. Runs need not be
-            finished. Failed calls are ignored. A published log (`tl.load`), or a search of your own, has no
-            sampling settings, so only the prompt, the attempt and the sample index are compared. A log does
-            not tell the order of a thought's samples, so samples that differ answer only a strategy that
-            takes the mean or the sum of all of them. In a run made of nodes (`tl.read_nodes`), children and
-            scores serve as replies to the prompts of the task's domain, and every sample of a value is the
-            recorded score.
+        runs: A run, a sweep, or several runs. The replies of all runs with the same task, repeat, model and
+            roles are pooled, and each such group has one result, in order of appearance. Runs need not be
+            finished. Failed calls are ignored. The records of a published log (`tl.load`) or of your own
+            search code contain no sampling settings, so only the prompt, the attempt and the sample index are
+            compared. A log does not tell the order of a thought's samples, so samples that differ answer only
+            a strategy that takes the mean or the sum of all of them. In a run made of nodes
+            (`tl.read_nodes`), children and scores serve as replies to the prompts of the task's domain, and
+            every sample of a value is the recorded score.
         strategy: The strategy. Caps on calls that it sets itself apply; the budgets of the runs do not.
 
     Raises:
@@ -182,7 +182,7 @@ def _alike(run: Run) -> bytes:
 
 def result_of(thinking: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on a new event loop in a thread, because a notebook's own loop is already running. The
-    calling thread waits, so the coroutine should not wait for other tasks."""
+    calling thread waits for the result, so the coroutine must not wait for a task of the notebook's loop."""
     with seldom_collecting(), ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, thinking).result()
 
@@ -245,12 +245,12 @@ class _Book:
         for run in runs:
             answers = _answers_of_calls(run) if run.header.model else _recorded(run, task, strategy)
             for what, at, reply in answers:
-                # Without a cache, two thoughts with the same prompt may have got different replies.
+                # Without a cache, two thoughts with the same prompt may have got different replies, so a call
+                # at the same thought gets the reply of that thought.
                 self.known.setdefault((what, at), (reply, run.id))
                 self.known.setdefault(what, (reply, run.id))
 
     async def ask(self, call: Call, observer: CallObserver) -> Reply:
-        """The reply to `call`."""
         what: Any
         if self.header.model:
             if call.model not in self.who:
@@ -275,7 +275,7 @@ def _answers_of_calls(run: Run) -> Iterator[tuple[str, str, Reply]]:
 
 
 def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """Yield the key, the thought and the reply of each call in a record without a model. If a log lacks
+    """Yield the key, the thought and the reply of each call of a run whose model is unknown. If a log lacks
     prompts, the task's domain writes them from the paths of the thoughts."""
     domain, count = task.domain, _max_children(strategy)
     replies = replies_of(run.lines)
@@ -361,7 +361,7 @@ def _max_children(strategy: Strategy) -> int:
 
 
 def _of_evaluator(strategy: Strategy, setting: str) -> Any:
-    """Return a setting of the strategy's evaluator, or `None` if it has none."""
+    """Return a setting of the strategy's evaluator, or `None` if the evaluator has no such setting."""
     return getattr(getattr(strategy, "evaluate", None), setting, None)
 
 

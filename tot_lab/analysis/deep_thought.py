@@ -93,7 +93,7 @@ class Shortened(NamedTuple):
         iteration: Number of the iteration.
         what: The phase of the prompt: `branch`, `develop` or `converge`.
         text: Name of the text, such as `solution`.
-        branch: Id of the branch that the text belongs to. Empty without a branch.
+        branch: Id of the branch that the text belongs to. Empty if it belongs to none.
         shown: Number of characters that the prompt showed.
         of: Number of characters of the text.
     """
@@ -116,7 +116,7 @@ class DeepThought(DeepThoughtMethods):
         answer_iteration: Number of the iteration with the answer. `None` if there is no answer.
         answer: The final solution, or the solution of a branch if no iteration was finished. Empty if there
             is none.
-        node: The thought with the answer.
+        node: Id of the thought with the answer. `None` if there is no answer.
         stop: The stop code. `None` if the search has not ended.
         branches_explored: Number of approaches that were developed.
         seconds: Wall time of the run, NaN if unknown.
@@ -125,9 +125,9 @@ class DeepThought(DeepThoughtMethods):
         clamped, fallbacks, left_out, cut_off, unsure, shortened: Deviations from what was requested.
         number, total: Number of this Deep Think search in the run, from 1, and how many the run has.
         model: The model.
-        model_note: Whether a model is simulated or small; see `Run.model_note`.
+        model_note: A note that a model is simulated or small, or ""; see `Run.model_note`.
         gathering: The first stage of `tl.GatherThenThink`. `None` if Deep Think is not part of that strategy.
-        assumed_window: The context window that was assumed for the gathered text. `None` if it is known.
+        assumed_window: The context window that was assumed for the gathered text. `None` if none was assumed.
     """
 
     task: str

@@ -45,7 +45,7 @@ _SHORTENED = "deep_think.shortened"
 _TURNS = ("limit:iterations", "limit:round_trips")
 
 SHOWN = 8
-"""Maximum number of ids in a text. `nodes` has all of them."""
+"""Maximum number of ids in a text. `Finding.nodes` has all of them."""
 
 
 class Finding(NamedTuple):
@@ -131,8 +131,8 @@ class _Facts(Known):
     @cached_property
     def drawn(self) -> list[tuple[Node, float]]:
         """Thoughts with several readable samples of their score, and the spread of these samples as a share
-        of the scale. Votes, and scores of different parts, are left out, since they are no repeated
-        samples.
+        of the scale. Votes, and scores of different parts, are left out, since they do not repeat
+        one sample.
         """
         top = 1.0 if self.task is None else self.task.domain.value_top
         found = []
@@ -255,7 +255,7 @@ def _separator_unseen(facts: _Facts) -> Iterator[Finding]:
     )
     if rows and not seen:
         stops = " or ".join(dict.fromkeys(repr(stop) for call, _ in rows for stop in call.stop))
-        text = f"None of {_count(rows, 'reply')} ended at {stops}: a step is all that a reply holds."
+        text = f"None of {_count(rows, 'reply')} ended at {stops}, so each step is a whole reply."
         yield Finding("separator_unseen", text)
 
 
@@ -263,7 +263,7 @@ def _assumed_confidence(facts: _Facts) -> Iterator[Finding]:
     syntheses = [facts.run.tree[id] for id, assumed in facts.syntheses.items() if assumed]
     if syntheses and len(syntheses) == len(facts.syntheses):
         many = _count(syntheses, "iteration")
-        text = f"The answer of Deep Think was not chosen: no confidence could be read in {many}."
+        text = f"Deep Think gave the answer of its last iteration: no confidence could be read in {many}."
         yield Finding("assumed_confidence", text, _of(syntheses))
 
 
@@ -295,7 +295,7 @@ def _blind_scores(facts: _Facts) -> Iterator[Finding]:
     if share <= 0.5:
         text = (
             f"The {len(can)} thoughts that could still lead to a right answer score {_mean(can)} on "
-            f"average, the {len(cannot)} that could not {_mean(cannot)}: one that could scores higher in "
+            f"average, the {len(cannot)} that could not {_mean(cannot)}. The former score higher in "
             f"{share:.0%} of pairs (equal scores count half; chance is 50%)."
         )
         yield Finding("blind_scores", text, _of(can))
@@ -368,7 +368,7 @@ def _equal_draws(facts: _Facts) -> Iterator[Finding]:
         further = sum(len(node.samples) - 1 for node, _ in facts.drawn)
         text = (
             f"All samples agree on each of the {len(facts.drawn)} thoughts that were judged more than once: "
-            f"{further} further samples said nothing new."
+            f"{further} further samples gave no new information."
         )
         yield Finding("equal_draws", text, _of(node for node, _ in facts.drawn))
 
@@ -397,8 +397,8 @@ def _lost_calls(facts: _Facts) -> Iterator[Finding]:
     shared = [row for row, reply in made if reply.shared_tokens]
     if shared:
         text = (
-            f"The tokens of {len(shared)} of {_count(made, 'reply')} are a share of those of several, since "
-            f"the server counts only these."
+            f"The token counts of {len(shared)} of {_count(made, 'reply')} are estimates: the server gave "
+            f"one count for several replies together, which was divided among them."
         )
         yield Finding("shared_tokens", text, _nodes_of(facts, shared))
 
@@ -529,7 +529,7 @@ def _words(node: Node) -> str:
 
 
 def _alone(node: Node) -> bool:
-    """Return whether the score of a thought does not depend on other thoughts, as a vote does."""
+    """Return whether the score of a thought is independent of other thoughts, unlike a share of votes."""
     return judged(node) and node.by not in ("vote", "tournament", "agreement")
 
 
@@ -587,7 +587,7 @@ def _count(things: Sequence[object], noun: str) -> str:
 
 
 def _reason(row: CallRow) -> str:
-    """Return why a tool or a function failed: for a function, also the text of the error, for its author."""
+    """Return the beginning of the error of a tool, or more of the error of a function, for its author."""
     error = (row.reply and row.reply.error) or ""
     return error[:120] if is_of_function(row.call) else _beginning(row.reply)
 

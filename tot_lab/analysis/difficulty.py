@@ -58,7 +58,7 @@ def difficulty_bins(df: Any, bins: int = 5, *, column: str | None = None) -> pan
 
 
 def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95) -> pandas.DataFrame:
-    """Estimate the success rate of choosing the best setting for each bin of difficulty.
+    """Estimate the success rate if the best setting is chosen for each bin of difficulty.
 
     The tasks of a bin are divided at random into two halves. The setting with the highest success rate in
     one half (the first in case of a tie) is scored on the other half, so that a setting is never scored on

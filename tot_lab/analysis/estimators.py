@@ -113,7 +113,7 @@ class _Attempt(NamedTuple):
 
 def _attempts(run: Run) -> list[_Attempt]:
     """Return the samples of a run, without attempts that the end of the run cut off."""
-    strategy, task = run.strategy, run.task  # raises if its class is not imported
+    strategy, task = run.strategy, run.task  # `run.strategy` raises if its class is not imported
     propose = strategy.propose if isinstance(strategy, TreeOfThoughts) and strategy.stop.depth == 1 else None
     if task is not None and isinstance(propose, Continue):
         return _continuations(run, task, propose.count)
@@ -174,7 +174,7 @@ def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:
     found = []
     for number in range(min(count, len(calls))):
         id = f"{root}.{number}"
-        reply = calls[number].reply if len(calls) == count else None  # unknown after retries
+        reply = calls[number].reply if len(calls) == count else None  # with retries, it is unknown
         answer = task.domain.answer(task, run.steps(id)) or "" if id in run.tree else ""
         tokens, error = (None, None) if reply is None else (reply.output_tokens, reply.error)
         found.append(_Attempt(answer, first.get(id), tokens, error))
@@ -203,8 +203,8 @@ def pass_at_k(df: Any, k: int | Iterable[int] | None = None, *, confidence: floa
 
     Args:
         df: A table of samples (see the module), a sweep, a run or several runs.
-        k: Number of samples, or several. `None` means 1, 2, 4, … up to the number of samples of the task that
-            has the fewest.
+        k: The number of samples, or several numbers. `None` means 1, 2, 4, … up to the number of samples of
+            the task that has the fewest.
         confidence: Confidence level of the interval, between 0 and 1.
 
     Returns:
@@ -228,12 +228,13 @@ def majority_at_k(
 ) -> pandas.DataFrame:
     """Estimate how often the most frequent answer of k samples is correct.
 
-    This is the success rate of `SelfConsistency` with k attempts and, `weighted` by the scores of the
-    samples, that of `WeightedBestOf`. Of equally frequent answers, the answer drawn first wins. Samples
-    without an answer have no vote.
+    This is the success rate of `SelfConsistency` with k attempts. With `weighted=True`, votes are weighted by
+    the scores of the samples, and it is the success rate of `WeightedBestOf`. Of equally frequent answers,
+    the answer drawn first wins. Samples without an answer have no vote.
 
-    The estimate is exact for tasks of at most 1,000 samples, and `weighted` for tasks with at most 5,000
-    subsets of k samples. Otherwise it is the mean over 1,000 random draws with a fixed seed.
+    Without weights, the estimate is exact for tasks with at most 1,000 samples. With weights, it is exact for
+    tasks with at most 5,000 subsets of k samples. Otherwise it is the mean over 1,000 random draws with a
+    fixed seed.
 
     Args:
         df: As for `pass_at_k`, with the column `same` (equal for equal answers of a task) or `answer`.
@@ -295,7 +296,7 @@ class _Setting(NamedTuple):
 
 
 Estimates: TypeAlias = tuple[list[float], list[float]]
-"""The estimate for each k, in ascending order, and the variance of its random draws."""
+"""The estimate for each k, in ascending order, and the variance from random draws, 0 if it is exact."""
 
 
 def _estimated(
@@ -428,7 +429,8 @@ def _vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
     """Return the exact share of the subsets of k samples in which a correct answer has most votes.
 
     For each number of votes of a correct answer, the ways to draw the other samples are the coefficients of a
-    polynomial: the exponent is their number. Row t has the ways in which t other answers tie.
+    polynomial, and the exponent is the number of other samples. Row t has the ways in which t other answers
+    tie.
     """
     import numpy  # noqa: PLC0415
 

@@ -1,8 +1,8 @@
 """A run as DataFrames.
 
-Each table has one row per event and one column per fact, and is built in time linear in the number of
-records. Unknown values are NA, never 0. A call belongs to the thought that it was made for (`Call.node`). A
-call and its reply have the same position.
+Each table has one row per thought, call or record and one column per fact, and is built in time linear in the
+number of records. Unknown values are NA, never 0. A call belongs to the thought that it was made for
+(`Call.node`). A call and its reply have the same position.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Action(NamedTuple):
     arguments, observation and error are those of `steps_df`.
 
     Attributes:
-        call: Position of the call. `None` from the second action of a turn on.
+        call: Position of the model call. `None` from the second action of a turn on, and for a tool that the
+            strategy itself called.
         tool: Position of the tool call. `None` if none was made.
     """
 
@@ -68,10 +69,11 @@ def steps_of(run: Run) -> Iterator[Action]:
     """Return the steps of `run` in program order."""
     lines = sorted((line for line in run.lines if line.p), key=lambda line: line.p)
     replies = replies_of(lines)
-    called: dict[str, tuple[Position, Call]] = {}  # by the thought that holds its outcome
+    called: dict[str, tuple[Position, Call]] = {}  # by the id of the thought with its outcome
     for line in lines:
         if isinstance(line.e, Call) and line.e.purpose == TOOL:
-            # The calls of a turn are branches of one `gather`: their places are (…, step, branch, step).
+            # The calls of a turn are branches of one `gather`, with the positions (…, step, branch, step).
+            # The outcome of branch k is child k of the turn's thought.
             called[".".join([line.e.node, *map(str, line.p[-2:-1])])] = line.p, line.e
     number, of_turns = 0, set[Position]()
     for place, line in enumerate(lines):
@@ -112,8 +114,8 @@ def steps_of(run: Run) -> Iterator[Action]:
 
 
 def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Thought | None, int]:
-    """Return the thought that was recorded with the reply to the call at the index `place`, and the maximum
-    number of its actions that were carried out."""
+    """Return the thought that was recorded with the reply to the call at the index `place` (`None` if there
+    is none), and how many of its actions were carried out at most."""
     most = MAX_CALLS
     for line in islice(lines, place + 1, None):
         if isinstance(line.e, Note) and line.e.name.endswith(".too_many_calls"):
@@ -189,7 +191,7 @@ def tools_of(run: Run) -> list[CallRow]:
 
 
 def tools_offered(run: Run, row: CallRow) -> list[str]:
-    """Return the tools of the lab that were offered to the model of a call."""
+    """Return the names of the lab's tools that a call offered to the model."""
     return [name for tool in row.call.tools if (name := str(tool.get("name"))) in run.header.tools]
 
 
@@ -216,7 +218,9 @@ def usage_by_node(run: Run, ids: Iterable[str] | None = None) -> dict[str, Usage
 
 
 class Judgement(NamedTuple):
-    """The evaluation of a thought. All fields are `None` without one."""
+    """The evaluation of a thought: its score from 0 to 1, its score in the evaluator's units, and the
+    evaluator. All fields are `None` without an evaluation.
+    """
 
     score: float | None = None
     raw: float | None = None
@@ -235,7 +239,7 @@ def state_of(node: Node) -> str:
 
 def thinking_by_node(run: Run) -> dict[str, str | None]:
     """Return the model's thinking before each thought: the thinking in all replies to calls for its parent
-    that came after the previous child. Evaluations and reflections produce no thought."""
+    that came after the previous child. Calls that evaluate, criticise or route are left out."""
     replies = {line.p: line.e for line in run.lines if isinstance(line.e, Reply) and line.p}
     thoughts: dict[str, list[str]] = {}
     used: set[str] = set()
@@ -516,7 +520,8 @@ def _seconds(run: Run, calls: Sequence[CallRow | None]) -> list[float | None]:
 
 
 def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
-    """Return the strategy that `tl.Adaptive` selected for the part of the tree of each of these thoughts."""
+    """Return the strategy that `tl.Adaptive` selected for the part of the tree of each of these thoughts,
+    or `None`."""
     selected = selected_strategies(run)
     if not selected:
         return [None] * len(ids)
@@ -530,7 +535,7 @@ def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
 
 
 class _CallStatus(NamedTuple):
-    """How a call was answered, from the notes outside the canonical record."""
+    """How a call was answered, from the notes outside the canonical record. See `calls_df` for the fields."""
 
     source: str = "model"
     sent: float | None = None
@@ -644,8 +649,8 @@ def rows_frame(rows: Sequence[Sequence[Any]], **dtypes: str | tuple[str, ...]) -
 
 
 def typed_frame(columns: dict[str, tuple[str | tuple[str, ...], list[Any]]]) -> pandas.DataFrame:
-    """Return the columns as a DataFrame. A tuple of words as dtype is a category with these words, whichever
-    occur, so that concatenated frames of several runs keep the category."""
+    """Return the columns as a DataFrame. A tuple of words as dtype makes a category with all of these words,
+    even those that do not occur, so that concatenated frames of several runs keep the category."""
     import pandas as pd  # noqa: PLC0415  figures use this module without pandas
 
     made = {

@@ -33,7 +33,7 @@ class Gathering(NamedTuple):
     """The first stage of `tl.GatherThenThink`.
 
     Attributes:
-        category: One of the 23 categories of the design, or `general`.
+        category: One of the 23 categories of Cogtrix, or `general`.
         by: How the category was chosen (`keywords`, `model` or `default`).
         why: The reason for the category, as text.
         uses: The tool calls in program order.
@@ -50,7 +50,8 @@ class Gathering(NamedTuple):
 
 
 def gathering_of(run: Run, at: str) -> Gathering | None:
-    """Return the first stage of the `tl.GatherThenThink` whose root is the thought `at`, or `None`."""
+    """Return the first stage of the `tl.GatherThenThink` whose root is the thought `at`. `None` if
+    there is no such strategy."""
     notes = {note.name: note.data for note in run.events if isinstance(note, Note) and note.at == at}
     classified = notes.get("think.classified")
     if classified is None:

@@ -1,8 +1,8 @@
 """Measures of evaluators, and the causes of failed searches.
 
 A label says whether a right answer can be reached from a thought (see `blame.py`). Thoughts without a label
-are counted, but not used in measures that need labels. A measure that cannot be
-computed from the labels is NaN, never 0.
+are counted, but not used in measures that need labels. A measure that cannot be computed from the labels is
+NaN, never 0.
 
 Tasks are the unit of sampling, because thoughts of one run and runs of one task are alike. Intervals
 therefore come from a cluster bootstrap over tasks (Davison & Hinkley 1997, section 3.8).
@@ -62,7 +62,7 @@ class EvaluatorDiagnosis:
         runs: One row per run: correct; failed (boolean, NA if unknown); blame (the component to blame, or
             NA), depth (at which the run was lost) and nodes (ids of the thoughts there); and the
             lost calls by role, in the columns of `sweep.df()`.
-        model_note: Whether a model of the runs is simulated or small; see `Run.model_note`.
+        model_note: A note that a model of the runs is simulated or small, or ""; see `Run.model_note`.
         why_unlabelled: Why no thought has a label, and how to get labels. "" if some thoughts have one.
     """
 
@@ -86,8 +86,8 @@ class EvaluatorDiagnosis:
         - brier: mean squared difference of score and label (Brier 1950); 0 is best.
         - calibration_error: expected absolute difference of mean score and share of solvable thoughts, over
           10 bins (Naeini et al. 2015); 0 is best.
-        - unreadable, unreadable_samples: share of thoughts without a readable score, and of unreadable
-          samples.
+        - unreadable, unreadable_samples: share of thoughts without a readable score, and share of samples
+          that could not be read.
         - collapse: share of pairs of siblings with the same score.
         - distinct_texts, distinct_states: share of siblings that do not repeat an earlier sibling's text or
           state.
@@ -219,7 +219,7 @@ class EvaluatorDiagnosis:
                 + (
                     ""
                     if ends["low"].notna().any()
-                    else f" are too few (at least {MIN_TASKS} that tell of a measure)"
+                    else f" are too few (a measure needs at least {MIN_TASKS})"
                 ),
             ),
             (
@@ -235,7 +235,7 @@ class EvaluatorDiagnosis:
                 "wrong runs",
                 f"{total['failed']:,}"
                 + _tally({blame: total[blame] for blame in BLAMES if total[blame]})
-                + (f"; of {total['not known']:,} more nobody knows" if total["not known"] else ""),
+                + (f"; {total['not known']:,} more are unknown" if total["not known"] else ""),
             ),
         ]
 
@@ -264,10 +264,11 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
 
     - answerer: a leaf that no evaluator pruned contains a correct answer, and another answer was given
     - unsolvable: no answer to the question can be correct
-    - evaluator: all good thoughts (correct answers, or thoughts that could lead to one) on the deepest level
-    that has any were pruned; or a wrong thought was accepted as the answer before a good one was expanded
-    - search: good thoughts were pruned as above, but no kept thought of the level scored higher, for
-    example because the scores were equal
+    - search: all good thoughts (correct answers, or thoughts that could lead to one) on the deepest level
+    that has any were pruned, although one of them scored at least as high as every kept thought of the
+    level, for example because the scores were equal
+    - evaluator: all good thoughts on that level were pruned, and a kept thought scored higher than each of
+    them; or a wrong thought was accepted as the answer before a good one was expanded
     - cut short: the search ended, or a call failed, before a good thought was expanded
     - proposer: good thoughts were expanded, and none of their children could lead to a correct answer
     - unknown: too few thoughts have labels to decide
@@ -554,7 +555,9 @@ class _Sums(NamedTuple):
         return max(2 * error - high, 0.0) if clear else 0.0, 2 * error - low
 
     def _found(self, weights: numpy.ndarray[Any, Any]) -> dict[str, numpy.ndarray[Any, Any]]:
-        """Return each measure for each row of `weights`: how often each task counts. NaN if undefined."""
+        """Return each measure for each row of `weights`. A row says how often each task counts. NaN if
+        undefined.
+        """
         import numpy as np  # noqa: PLC0415
 
         drawn = dict(zip(self.by_task, (weights @ self.by_task.to_numpy()).T, strict=True))
@@ -578,7 +581,7 @@ class _Sums(NamedTuple):
 
 def _pairs(score: Any, good: Any) -> tuple[float, int]:
     """Return the number of pairs (solvable thought, other thought) in which the solvable one scores higher,
-    and the number of all such pairs."""
+    with ties counted one half, and the number of all such pairs."""
     ones, others = score[good == 1].tolist(), score[good == 0].tolist()
     return wins(ones, others), len(ones) * len(others)
 

@@ -40,13 +40,14 @@ class Known:
     def __init__(self, run: Run, *, asking: bool = True) -> None:
         self.run = run
         self.asking = asking
-        # The root of a nested strategy has the question as its text, and is no thought of the model.
+        # The root of a nested strategy has the question as its text, and is no thought of the model, so it is
+        # left out.
         question = run.question
         self.thoughts = [node for node in run.tree if node.parent is not None and node.text != question]
 
     @cached_property
     def task(self) -> Task | None:
-        """The task, if its domain can be used."""
+        """The task. `None` if it may not be used, or if its file lacks functions of a user."""
         task = self.run.task if self.asking else None
         return None if task is None or needs_functions(task.domain) else task
 
@@ -98,7 +99,8 @@ class Known:
     def solvable(self) -> dict[str, bool]:
         """By thought id, whether a correct answer can still be reached, according to the domain.
 
-        Thoughts for which the domain cannot tell are left out. Cached on a run that has ended.
+        Thoughts for which the domain cannot tell are left out. Empty for a loaded run whose task would
+        execute code or a regular expression from the file. Cached on a run that has ended.
         """
         task = self.task
         kept: dict[str, bool] | None = self.run.__dict__.get("_solvable")

@@ -44,11 +44,15 @@ FRACTIONS: tuple[Unit, ...] = ("cost", "flops", "flops_prefix_once")
 """Units with fractional amounts. Amounts of `calls` and `tokens` are whole numbers."""
 
 HALVINGS = 8
-"""Default amounts of tokens, USD or FLOPs begin at 2⁻⁸ of the largest use of a run, and of calls at 1."""
+"""Default amounts of tokens, USD or FLOPs begin at 2⁻⁸ of the largest use of a run, those of calls at 1."""
 
 
 class Point(NamedTuple):
-    """The outcome of a run with a smaller budget. `stop_reason` and `losses` are `None` if unknown."""
+    """The outcome of a run with a smaller budget. A field is `None` if it is unknown or there is none.
+
+    `used` and `flops` are the use of the admitted calls. `error` says what the strategy raised, or why the
+    answer cannot be graded.
+    """
 
     used: Usage | None
     answer: str | None = None
@@ -64,7 +68,7 @@ def anytime_performance(
 ) -> pandas.DataFrame:
     """Compute what each run would have answered with smaller budgets. No call is made.
 
-    `tl.stats.success_rates(points, by=["setting", "at"])` makes curves of the result, and `tl.stats.compare`
+    `tl.stats.success_rates` with `by=["setting", "at"]` makes curves of the result, and `tl.stats.compare`
     works on the rows of one amount. Limits of the run's own budget and strategy still apply. For
     amounts beyond the end of an incomplete record (the run was killed, cancelled, stopped by `spend`, or is
     counterfactual), the outcome is NA. If a bug ended a run, every amount that includes all of its calls has
@@ -72,7 +76,8 @@ def anytime_performance(
 
     Args:
         runs: A sweep, a run, or an iterable of runs.
-        at: Amounts. `None` means 1, 2, 3, 4, 6, 8, 12, … up to the largest use of a run.
+        at: Amounts. `None` means 1, 2, 3, 4, 6, 8, 12, … up to the first that is at least the largest use of
+            a run. In units other than calls, such a series begins at about 1/256 of the largest use.
         unit: Unit of the amounts: `calls`, `tokens` (input and output, estimated for models that do not count
             them), `cost` (USD if every call were paid), `flops` or `flops_prefix_once` (see
             `tot_lab.record.compute`). An amount in a unit other than calls admits as many calls, in canonical
@@ -80,14 +85,14 @@ def anytime_performance(
             cannot limit FLOPs.
 
     Returns:
-        One row per run and amount: setting, task (category); repeat (Int64); run_id (string); at (Int64,
-        or Float64 for USD and FLOPs); unit (category); calls, input_tokens, output_tokens (Int64), cost,
-        flops and flops_prefix_once (Float64), the use of the admitted calls; ROLE_calls, ROLE_failed,
+        One row per run and amount: setting, task (category); repeat (Int64); run_id (string); at (Int64, or
+        Float64 for USD and FLOPs); unit (category); calls, input_tokens, output_tokens (Int64), cost, flops
+        and flops_prefix_once (Float64), the use of the admitted calls; ROLE_calls, ROLE_failed,
         ROLE_unreadable, ROLE_truncated (Int64) as in `sweep.df()`; answer (string); score (Float64); correct
-        (boolean, NA without a grade); stop_reason (string); error (string, what the strategy raised);
-        changed (boolean, whether the answer differs from the answer at the next smaller amount); simulated
-        (boolean). For runs outside a sweep, `setting` lists the settings that differ, and `task` is the
-        question.
+        (boolean, NA without a grade); stop_reason (string); error (string, what the strategy raised, or why
+        the answer cannot be graded); changed (boolean, whether the answer differs from the answer at the next
+        smaller amount); simulated (boolean). For runs outside a sweep, `setting` lists the settings that
+        differ, and `task` is the question.
 
     Raises:
         LookupError: For a run that was loaded from a file and needs a user's functions, and for a record that
@@ -214,7 +219,7 @@ def _expect_strategy(run: Run | None) -> None:
         unknown = ", ".join(run.header.unknown)
         raise LookupError(
             f"Run {run.id} ({run.name}) cannot be run with a smaller budget: its record was not made by a "
-            f"strategy." + (f" Its {unknown} are unknown too." if unknown else "")
+            f"strategy." + (f" Its {unknown} are unknown too." if unknown else "") + " Use tl.counterfactual."
         )
 
 
@@ -260,7 +265,7 @@ def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
 
 
 def _spent(run: Run, unit: Unit) -> list[float]:
-    """Return the use of each call in `unit`, in canonical order."""
+    """Return how much of `unit` each call used, in canonical order."""
     lines = run.lines
     if unit in Flops._fields:
         by_call = flops_by_call(lines, run.params, run.header.unknown).values()
@@ -291,10 +296,10 @@ async def _points(place: Placed, amounts: Sequence[float], unit: Unit) -> list[P
         return [Point(None, error=place.error)] * len(amounts)
     cut = _Cut(place.run)
     sums = list(accumulate(_spent(place.run, unit)))
-    if not cut.known:  # the next call might fit into any larger amount, and its outcome is unknown
+    if not cut.known:  # the next call has no reply, so any larger amount has an unknown outcome
         sums = sums[: len(cut.ends) - 1]
         sums.append(sum(sums[-1:]) + (unit not in FRACTIONS))
-    # Sums of cents differ from the written amount in their last digits.
+    # A tolerance, because a sum of cents may differ from the written amount in its last digits.
     fits = [int(sum(spent <= amount * (1 + 1e-9) for spent in sums)) for amount in amounts]
     distinct = list(dict.fromkeys(fits))
     shown = with_progress(distinct, "anytime_performance, one run", len(distinct), "amount")
@@ -313,8 +318,8 @@ class _Cut:
         self.known = run.stop_reason is not None and not any(map(self._lacks, replies.values()))
         """Whether the record contains all replies that the strategy requested."""
         self.ends = [0]
-        """`ends[n]` is the number of lines up to the n-th reply of a model. It ends before the first call
-        without a reply."""
+        """`ends[n]` is the number of lines up to the n-th reply of a model, and up to the results of tools
+        after it. The list ends before the first call without a reply."""
         for number, line in enumerate(self.lines, 1):
             if isinstance(line.e, Call) and self._lacks(replies.get(line.p)):
                 break
@@ -332,7 +337,9 @@ class _Cut:
         return bool(self.run.header.counterfactual and reply.error and not refused(reply.error))
 
     async def point(self, calls: int) -> Point:
-        """Return the outcome if only the first `calls` calls are admitted, all `None` if it is unknown."""
+        """Return the outcome if only the first `calls` calls are admitted. If it is unknown, all fields are
+        `None`.
+        """
         run = self.run
         if self.known and calls >= run.usage.calls:
             return self._graded(run)

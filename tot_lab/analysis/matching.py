@@ -41,13 +41,13 @@ TOLERANCE = 0.15
 """Relative deviation from the requested amount beyond which a method gets a warning."""
 
 SIMULATED = 2_000
-"""Maximum number of calls with which a run of a method is simulated."""
+"""Number of calls after which a run with a simulated player is given up."""
 
 SATURATED = 0.2
 """If the use grows more slowly than the scale to this power, the method is assumed to stop by itself."""
 
 REACHED = 0.9
-"""If runs of several scales made less than this share of `max_calls`, their use is extrapolated by scale."""
+"""If runs of several scales made less than this share of `max_calls`, extrapolate by scale."""
 
 REHEARSED = 8
 """Maximum number of runs of each recorded scale that are rehearsed."""
@@ -63,7 +63,7 @@ class MatchedMethod(NamedTuple):
         unit: Unit of `amount`, `low` and `high`.
         amount: The amount that was requested.
         low: The least that the method is expected to use, `None` if unknown.
-        high: The most that the method is expected to use.
+        high: The most that the method is expected to use. Infinite if its calls have no bound.
     """
 
     setting: str
@@ -128,9 +128,10 @@ def match(
         settings = tl.match(settings, tokens=20_000, runs=first)  # `first` is a sweep at small scales
         settings = tl.match(settings, tokens=20_000, runs=[first, second])  # more exact with each sweep
 
-    Without `runs`, each strategy receives the largest scale at which `max_calls` is at most `calls`. A search
-    that finds a solution early makes fewer calls. How few is estimated by runs with two simulated players of
-    the task's domain, one that is always right and one that never is.
+    Without `runs`, each strategy receives the largest scale at which `max_calls` is at most `calls`. If
+    smaller scales have the same `max_calls`, it receives the smallest of them. A search that finds a solution
+    early makes fewer calls. How few is estimated by runs with two simulated players of the task's domain, one
+    that is always right and one that never is.
 
     With `runs`, each strategy receives the scale whose expected use is nearest to the amount. At a recorded
     scale, the expected use is the mean of its runs. The use at other scales is extrapolated by the number of
@@ -207,7 +208,9 @@ def _scaled(
 
 
 def _bounded(name: str, strategy: Strategy, task: Task, most: float) -> Strategy:
-    """Return `strategy` with the largest scale at which it makes at most `most` calls."""
+    """Return `strategy` with the largest scale at which `max_calls` is at most `most`. If smaller scales
+    have the same `max_calls`, use the smallest of them.
+    """
     path = strategy.scale_setting()
     if path is None:
         return strategy
@@ -236,7 +239,7 @@ def _expected(
     path = strategy.scale_setting()
     by_scale = _same_method(strategy, recorded)
     if not by_scale:
-        hint = " FLOPs need the params of the roles: see tl.records.Role." if unit == "flops" else ""
+        hint = " FLOPs need the params of the roles: see tl.Role." if unit == "flops" else ""
         raise ValueError(f"runs contain no run of {name!r} whose {unit} are known.{hint}")
     if path is None:
         return strategy, fmean(_use(run, unit) or 0.0 for run in by_scale[0])

@@ -1,4 +1,5 @@
-"""Thoughts of a run that contain text from outside: results of tools that access files or networks.
+"""Thoughts of a run that contain text from outside: results of tools with effects, such as access to files or
+networks, and of tools with unknown effects.
 
 Such text may have been written by anyone, and may contain prompt injections. Views mark these thoughts.
 """
@@ -13,7 +14,7 @@ from tot_lab.strategies.acting import MORE
 
 
 def from_outside(run: Run) -> dict[str, str]:
-    """Return a dict from the id of each thought from outside to the tool whose result the thought contains.
+    """Map the id of each thought from outside to the name of the tool whose result it contains.
 
     Thoughts from outside are results of tools with an effect other than `model`, of tools with undeclared or
     unknown effects, and the parts of long results that the tool `more` shows later.

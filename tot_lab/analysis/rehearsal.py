@@ -78,7 +78,7 @@ def rehearse(strategy: Strategy, run: Run, rates: RatesOfCall | None, limit: flo
 def simulated_calls(strategy: Strategy, task: Task, limit: int) -> int | None:
     """Return the smaller number of calls that `strategy` makes with two simulated players of the domain of
     `task`: one that is always right, and one that never is. `None` if the strategy makes more than `limit`
-    calls with one of them, or calls tools or functions.
+    calls with one of them, calls tools or functions, or raises an error.
     """
     try:
         player: Any = model_named(task.domain.player)
@@ -108,8 +108,8 @@ def _played_calls(strategy: Strategy, task: Task, player: Any, limit: int) -> in
 
 
 def rates_of(runs: Sequence[Run], unit: str) -> RatesOfCall | None:
-    """Return the rates for a unit of `match`. For `usd`, they are fitted to the costs of the recorded calls.
-    `None` for `calls`."""
+    """Return the rates for a unit of `match`, or `None` for `calls`. For `usd`, they are fitted to the costs
+    of the recorded calls."""
     import numpy  # noqa: PLC0415
 
     if unit == "calls":

@@ -29,7 +29,9 @@ SURE = 0.05
 
 
 def routed(run: Run) -> Routed | None:
-    """Return the choice of the first `tl.Adaptive` in a run. `None` if the run has none, or none chose."""
+    """Return the choice of the first `tl.Adaptive` in a run. `None` if the run has no `tl.Adaptive`, or none
+    made a choice.
+    """
     expect_run(run, "routed")
     return routed_in(run.events)
 
@@ -117,12 +119,12 @@ def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.
 
     Returns:
         One row per alternative: `one for all` (for each task, the setting that is best on the other half of
-            the tasks), `one a kind` (the setting that is best on tasks of the same kind in the other half, or
-            on the whole other half if it has none), and `hindsight` (the setting that is best on the task
-            itself, an upper bound that is more optimistic with fewer repeats). Every second task of each
-            kind, in the order of the table, belongs to the second half. Columns: against; regret, low, high
-            (95 %) and p (of no difference), as in
-        `tl.stats.compare`; tasks; rate (of the alternative); rate_router.
+        the tasks), `one a kind` (the setting that is best on tasks of the same kind in the other half, or
+        on the whole other half if it has none), and `hindsight` (the setting that is best on the task
+        itself, an upper bound that is more optimistic with fewer repeats). Every second task of each
+        kind, in the order of the table, belongs to the second half. Columns: against; regret, low, high
+        (95 %) and p (of no difference), as in `tl.stats.compare`; tasks; rate (of the alternative);
+        rate_router.
 
     Raises:
         ValueError: If the router or the other settings have no graded runs, or have fewer than two graded

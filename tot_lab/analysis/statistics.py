@@ -186,8 +186,8 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
     width. `p` is the p-value of McNemar's exact test. With repeats it is that of the sign-flip test over
     tasks, of which McNemar's test is a special case: exact, from all swaps of the two settings within tasks,
     if at most 13 tasks differ, else from 9,999 random swaps (`swaps`). If the settings have different numbers
-    of runs of a task, `p` is at least the p-value of a permutation test that reassigns the runs of each task
-    to the settings, 9,999 times at random.
+    of runs of a task, `p` is the larger of this p-value and that of a permutation test, which reassigns the
+    runs of each task to the settings, 9,999 times at random.
 
     Args:
         df: A table with one row per run; see the module.
@@ -197,7 +197,8 @@ def compare(df: Any, a: Any, b: Any, *, by: str = "setting", confidence: float =
         confidence: Confidence level of the interval, between 0 and 1.
 
     Raises:
-        ValueError: If a setting is not in the table, or the two have no task in common.
+        ValueError: If a setting is not in the table, `a` and `b` are equal, or they have no graded task in
+            common.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.
@@ -479,8 +480,13 @@ def _interval(difference: numpy.ndarray[Any, Any], confidence: float) -> tuple[f
 
 
 def _p(first: Any, second: Any, runs: Any, others: Any) -> tuple[float, int]:
-    """Return the p-value for two settings with these shares of these numbers of runs per task, and the number
-    of random swaps behind it, 0 if it is exact.
+    """Return the p-value for two settings, and the number of random swaps behind it, 0 if it is exact.
+
+    Args:
+        first: By task, the share of runs of the first setting that solved it.
+        second: The same for the second setting.
+        runs: By task, the number of runs of the first setting.
+        others: The same for the second setting.
     """
     swapped = _p_of_swaps(first - second)
     if (runs == others).all():
@@ -489,8 +495,8 @@ def _p(first: Any, second: Any, runs: Any, others: Any) -> tuple[float, int]:
 
 
 def _p_of_swaps(difference: Any) -> tuple[float, int]:
-    """Return the p-value of the sign-flip test, in which the two settings of a task are exchangeable, and the
-    number of random swaps, 0 if it is exact.
+    """Return the p-value of the sign-flip test, in which the results of the two settings on a task are
+    exchangeable, and the number of random swaps, 0 if it is exact.
     """
     import numpy  # noqa: PLC0415
     from scipy.stats import permutation_test  # noqa: PLC0415
@@ -547,7 +553,7 @@ def _power(tasks: int, difference: float, discordant: float, alpha: float) -> fl
     fewest, many = (binom.ppf(beyond, tasks, discordant) for beyond in (1e-10, 1 - 1e-10))
     differ = numpy.arange(fewest, many + 1)  # how many tasks exactly one of the two solves
     most: Any = binom.ppf(alpha / 2, differ, 0.5)
-    most -= binom.cdf(most, differ, 0.5) > alpha / 2  # the most wins that are significantly few
+    most -= binom.cdf(most, differ, 0.5) > alpha / 2  # the largest number of wins that is significantly small
     won = (discordant + difference) / (2 * discordant)
     found = binom.cdf(most, differ, won) + binom.sf(differ - most - 1, differ, won)
     return float((binom.pmf(differ, tasks, discordant) * found).sum())

@@ -8,8 +8,8 @@ from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
 from tot_lab.record.losses import ByRole, total
 
 PRICED_LATER = (
-    "Another name= of the sweep makes runs from before the price anew, with the cached replies at the price "
-    "of now"
+    "Run the sweep with another name=: it takes the replies from the cache and computes their cost at the "
+    "present price"
 )
 """What to do about runs that were made before their model had a price."""
 

@@ -50,7 +50,7 @@ Column = tuple[str, list[str]]
 NONE = "--"
 
 MAX_LOSSES = 3
-"""Maximum number of losses in a line of the table."""
+"""Maximum number of shares of lost calls, such as `evaluate 12.5% failed`, in a line of the table."""
 
 
 class LatexTable(NamedTuple):
@@ -135,7 +135,7 @@ def _statistics(names: Sequence[str], frame: pandas.DataFrame, against: str | No
         raise ValueError(f"against={against!r} has no graded run.")
     compared = compare_all(frame[frame["setting"].isin(list(rates))], against)
     p = dict(zip(compared["a"], compared["p_holm"], strict=True))
-    swaps = int(compared["swaps"].max())  # Holm's correction of one p-value depends on the others
+    swaps = int(compared["swaps"].max())  # Holm's correction makes all estimates if one is
     shown = ["baseline" if name == against else _p_value(p.get(name), swaps) for name in names]
     return [*columns, (f"$p$ (Holm; {swaps:,} random swaps)" if swaps else "$p$ (Holm)", shown)]
 
@@ -285,7 +285,9 @@ def df(sweep: Sweep) -> pandas.DataFrame:
 
 
 def _setting(values: list[Any], places: list[int]) -> tuple[str | tuple[str, ...], list[Any]]:
-    """Return dtype and column of a setting: `values` by strategy, `places` the strategy of each row."""
+    """Return dtype and column of a setting, from its values by strategy and the index of the strategy of each
+    row.
+    """
     kinds = {type(value) for value in values if value is not None}
     if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
         kinds.add(str)  # a seed may not fit into an integer column
@@ -328,7 +330,7 @@ _HEADS = (
 )
 
 _LOSSES = 3
-"""Maximum number of losses in a line of the table."""
+"""`MAX_LOSSES` of the table as text and HTML."""
 
 
 def _described(sweep: Sweep, rates: Mapping[str, tuple[float, float, float]]) -> list[tuple[str, ...]]:
@@ -384,7 +386,9 @@ def _doubts(sweep: Sweep) -> Iterator[str]:
 
 
 def _failures(sweep: Sweep) -> str:
-    """Return how many runs failed, with the first error and how many have its text or its kind, else ""."""
+    """Return how many runs failed, the first error, and how many errors have the same text or kind. "" if
+    none failed.
+    """
     rows = (sweep.rows.get(cell.run_id) for cell in sweep.cells)
     errors = [row.error for row in rows if row is not None and row.error is not None]
     if not errors:
@@ -403,7 +407,7 @@ def _kind(error: str) -> str:
 
 
 def _unequal_checks(sweep: Sweep) -> str:
-    """Return for which settings the domain checks answers, if for some and not for others, else ""."""
+    """Return which settings have their answers checked by the domain. "" if all of them have, or none."""
     tasks = sweep.tasks.values()
     checking = [
         label for label, strategy in sweep.settings.items() if any(map(strategy.checks_answers, tasks))
@@ -430,8 +434,8 @@ def _graded(sweep: Sweep) -> int:
 
 
 def _ungraded(sweep: Sweep) -> str:
-    """Return how many runs are not graded although their tasks have answers, and the reason, or that no run
-    is graded, else "".
+    """Return how many runs are ungraded although their tasks have answers, and why. If there are none, return
+    that no run is graded, or "" if some are.
     """
     reasons = [task.domain.why_ungraded(task) for task in sweep.tasks.values()]
     rows = ((sweep.rows.get(cell.run_id), reasons[cell.task]) for cell in sweep.cells)
@@ -446,7 +450,9 @@ def _ungraded(sweep: Sweep) -> str:
 
 
 def _unpriced(sweep: Sweep) -> str:
-    """Return how many runs have an unknown cost, if the cost of others or the price of the model is known."""
+    """Return how many runs have an unknown cost. "" if there are none, or if neither the cost of another run
+    nor the price of the model is known.
+    """
     rows = sweep.rows.values()
     unknown = sum(row.cost is None and row.error is None for row in rows)
     is_priced = getattr(sweep.runner.gateway.model, "price", None) is not None or any(
@@ -492,7 +498,9 @@ def text(sweep: Sweep) -> str:
 
 
 def html(sweep: Sweep, under_way: str = "") -> str:
-    """Return the sweep as an HTML table. It has no intervals while the sweep runs (`under_way`)."""
+    """Return the sweep as an HTML table. `under_way` is the progress of a running sweep as text; the table
+    then has no intervals.
+    """
     rates = {} if under_way else rates_of(df(sweep))
     head = "".join(f"<th>{word}</th>" for word in (*_HEADS, ""))
     rows = "".join(
@@ -562,9 +570,9 @@ def save(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = No
       execute as a formula is escaped with a leading `'`, and so is text that begins with `'` itself.
       `text.str.removeprefix("'")` restores the original.
     - `.tex`: a `tabular` for booktabs with one line per setting: success rate with its interval, p-value and
-      means per run, as of `tl.stats.success_rates` and `tl.stats.compare_all`. Columns that would say nothing
-      are left out. A comment above it states the statistical methods. They, the provenance and the date are
-      also in a second file (`NAME.provenance.json`).
+      means per run, computed by `tl.stats.success_rates` and `tl.stats.compare_all`. Columns without
+      information are left out. A comment above the table states the statistical methods. A second file
+      (`NAME.provenance.json`) contains these, the provenance and the date.
 
     Args:
         sweep: The sweep.
@@ -576,7 +584,8 @@ def save(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = No
 
     Raises:
         ImportError: If pyarrow is not installed and the format requires it.
-        ValueError: If the format is unknown, or `against` is not a setting of a `.tex` table.
+        ValueError: If the format is unknown, if `against` is not a setting of the sweep, or if `against` is
+            given for a file other than `.tex`.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.
@@ -593,7 +602,9 @@ def write(sweep: Sweep, path: str | os.PathLike[str], *, against: str | None = N
         raise ValueError(f"{target}: against= applies to .tex only. Use tl.stats.compare_all for a table.")
     if target.suffix == ".parquet":
         if find_spec("pyarrow") is None:
-            raise ImportError(f"{requires(str(target), 'pyarrow', 'parquet')}. A .csv requires nothing.")
+            raise ImportError(
+                f"{requires(str(target), 'pyarrow', 'parquet')}. A .csv needs no extra package."
+            )
         frame = df(sweep)
         frame.attrs.update(record)
         file = io.BytesIO()

@@ -93,7 +93,8 @@ def _label(question: str, choices: str, origin: str, alike: dict[str, tuple[str,
 
 
 def _identity(run: Run) -> tuple[str, str, str]:
-    """Return a key that distinguishes tasks with the same question, the choices, and the origin of the task.
+    """Return a key that distinguishes tasks with the same question, the choices of a multiple-choice task
+    as text, and the origin of the task (`imported` or `here`).
 
     The task of an imported run also contains data of that run, such as the grade of its answer and the id of
     the trace, so only the choices are in its key.

@@ -2,9 +2,10 @@
 
 The label of a thought says whether a right answer can be reached from it. It comes from the first available
 of these sources: a person's mark, the domain (`Domain.solvable`), or the grades of the answers in the leaves
-below. The end of a path with an answer has the grade of that answer. Without any source a thought has no
-label: a path that was pruned before its answer is unknown, not wrong. As in Math-Shepherd, the hard label
-says whether any answer below is right, and the soft label (`values`) is the mean grade of these answers.
+below. The last thought of a path with an answer has the grade of that answer, unless a person marked it.
+Without any source a thought has no label: a path that was pruned before its answer is unknown, not wrong. As
+in Math-Shepherd, the hard label says whether any answer below is right, and the soft label (`values`) is the
+mean grade of these answers.
 
 Every row names its run and its thought. Duplicate rows are left out.
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import pandas
 
 SEPARATOR = "\n\n"
-"""Text between the problem and the steps."""
+"""Text between the problem and the first step, and between steps."""
 
 
 class Label(NamedTuple):
@@ -71,7 +72,9 @@ class Labelled:
         return SEPARATOR.join([self.run.question, *self.run.header.task.get("steps", ())])
 
     def steps(self, id: str) -> list[Step]:
-        """Return the steps of the path to a thought. An open thought and its successor form a single step."""
+        """Return the steps of the path to a thought. A thought that its child continues in mid-text
+        (`Node.open`) forms one step with this child.
+        """
         tree, steps, is_open = self.run.tree, list[Step](), False
         for node in tree.path(id)[1:]:
             if is_open:
@@ -131,7 +134,7 @@ class Labelled:
             labels[node.id] = Label(total[0] / total[2], total[1], "leaves")
             below.setdefault(node.parent, []).append(total)
         for id, can in Known(run).solvable.items():
-            if id not in self.answers:  # a grade may be partial
+            if id not in self.answers:  # a grade may be partial, and is kept
                 labels[id] = Label(float(can), can, "domain")
         for id, mark in run.marks.items():
             if mark.verdict is not None:
@@ -195,8 +198,8 @@ def _stepwise(runs: Any, taker: str) -> Iterator[tuple[Any, ...]]:
 def preference(runs: Any, *, margin: float = 0.0) -> pandas.DataFrame:
     """Return pairs of a better and a worse next step, in TRL's layout of preferences (DPO).
 
-    The two steps are siblings. The prompt is the problem and the steps before them, each followed by the
-    separator of steps.
+    The two steps are siblings. The prompt is the problem and the steps before them, each followed by a
+    blank line.
 
     Args:
         runs: A sweep, a run or several runs.

@@ -22,7 +22,7 @@ from tot_lab.core.tree import Node, format_score
 from tot_lab.record.run import Run, expect_run
 
 NAMED = 3
-"""Maximum number of thoughts that the sentence names. `nodes` has all of them."""
+"""Maximum number of thoughts that the sentence names. `Finding.nodes` has all of them."""
 
 
 _UNKNOWN = "The cause is not known: nothing tells which thoughts could lead to a right answer."
@@ -71,7 +71,9 @@ def diagnose(run: Run) -> Diagnosis:
 
 
 def blame_and_findings(run: Run) -> tuple[Blamed | None, Diagnosis]:
-    """Return the component to blame for a failed run, and the findings about the run."""
+    """Return the component to blame for a failed run (`None` if it did not fail), and the findings about the
+    run, without those that only repeat `why_it_failed`.
+    """
     lost = _lost(run)
     if lost is None:
         return None, seen_at_once(run)
@@ -232,7 +234,7 @@ class _Scores:
         self.most: dict[int, float] = {}
         """The highest score that a kept thought of each level ever had."""
         self.raised_by_person: dict[int, list[str]] = defaultdict(list)
-        """Ids of the kept thoughts of each level that a person scored."""
+        """Ids of the kept thoughts that a person scored, by level."""
         self.levels: dict[int, list[str]] = defaultdict(list)
         """Ids of the pruned thoughts of each level."""
         self.nodes = run.tree.nodes
@@ -250,7 +252,9 @@ class _Scores:
         return next((event for when, event in reversed(self.given[id]) if when <= place), None)
 
     def raised(self, node: Node) -> list[Node]:
-        """Return the kept thoughts on the level of a pruned thought that only a person scored above it."""
+        """Return the kept thoughts on the level of the pruned thought `node` that scored above it only
+        because a person set their scores.
+        """
         place = self.pruned[node.id]
         own = self.at(node.id, place)
         found = []

@@ -56,7 +56,8 @@ async def think(
 ) -> Run:
     """Gather facts with the lab's tools, then run `tl.DeepThink` on a question.
 
-    With the default settings, Deep Think makes 5 to 15 calls. Gathering makes additional calls.
+    With the default settings, Deep Think makes 5 to 15 calls, and one more if the server turns out not to
+    support JSON schemas. Gathering makes additional calls.
 
     Args:
         question: The question as text, or a task.

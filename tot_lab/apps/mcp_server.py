@@ -354,6 +354,7 @@ async def serve_http(
 
     host, port = listening.getsockname()[:2]
     # On a loopback address, the SDK checks `Host` and `Origin`, which refuses requests of other sites' pages.
+    # At any other address, clients may use any name of the server, and need the token.
     checks_names = ipaddress.ip_address(host).is_loopback
     open_to_all = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(transport_security=None if checks_names else open_to_all)

@@ -1,7 +1,7 @@
 """Context for a question: a user's values and files, and earlier questions and answers.
 
 The context becomes part of the task, and so of the header of the run: the same inputs give the same record.
-Its length is bounded, shortened texts are marked as such, and keys from the environment are removed.
+Its length is bounded, shortened texts are marked as such, and API keys of the environment are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tot_lab.strategies.conversation import shortened
 from tot_lab.tools import ReadFile
 
 MAX_CHARACTERS = 40_000
-"""Maximum number of characters of one text in a context."""
+"""Maximum number of characters of one value in a context, and of all files together."""
 
 MAX_FILES = 50
 """Maximum number of files in one context."""
@@ -109,7 +109,7 @@ class SessionMemory:
 
 
 def earlier_turn(one: Earlier, most: int) -> str:
-    """Return a question and its answer as text of about `most` characters."""
+    """Return a question, its answer and the critiques of its attempts as text of about `most` characters."""
     question = shortened(one.question, most // 3)
     room = most - len(question)
     critiques = shortened("\n".join(one.critiques), room // 2)
@@ -168,7 +168,7 @@ def _matching(pattern: str, folder: str | os.PathLike[str]) -> Sequence[str]:
     if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
         raise ValueError(f"{pattern}: a pattern must be a relative path without '..'.")
     # Path.glob would also match hidden files, which often hold keys.
-    # A shell may have expanded the pattern to names that contain brackets.
+    # A shell may have expanded the pattern already. A name with brackets is then not a pattern.
     exact = Path(folder, pattern).is_file()
     found = [pattern] if exact else sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
     files = [path for path in found if Path(folder, path).is_file()]

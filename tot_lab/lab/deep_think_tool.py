@@ -48,7 +48,7 @@ _DESCRIPTION = (
 
 
 def _without_default(schema: dict[str, Any]) -> None:
-    """Remove the default from the schema. A model omits arguments that it does not want to set."""
+    """Remove the default from the schema, so that a model omits the argument instead of passing `None`."""
     schema.pop("default", None)
 
 
@@ -102,7 +102,8 @@ class DeepThinkTool(Tool):
         return super().spec.model_copy(update=more)
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that can change a result. `memory_mode` cannot, since it guides the agent."""
+        """Return everything that can change a result. `memory_mode` cannot, since it only guides the
+        agent."""
         return {name: value for name, value in super().identity().items() if name != "memory_mode"}
 
     def __getstate__(self) -> dict[Any, Any]:

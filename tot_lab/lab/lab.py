@@ -158,7 +158,7 @@ class Lab(NamesNearest):
 
     @property
     def timeout(self) -> float | None:
-        """Seconds that one call may take after it was sent, or `None`."""
+        """Seconds that one call may take after it was sent. `None` means no limit."""
         return self.runner.timeout
 
     @property
@@ -253,8 +253,9 @@ class Lab(NamesNearest):
             budget: Limits on the usage of the run.
             repeat: Index of an independent repeat. Each index gives other samples. For several runs use
                 `sweep(…, repeats=)`.
-            watch: Called during the run with each batch of new lines and the notes derived from them, and
-                with notes `call.partial`, which are not recorded, with the text so far of an open call.
+            watch: Called during the run with each batch of new lines and of notes derived from them. If the
+                model streams, it is also called with notes `call.partial`, which hold the text so far of an
+                open call and are not recorded.
 
         Raises:
             asyncio.CancelledError: If the run was cancelled.
@@ -338,7 +339,7 @@ class Lab(NamesNearest):
         """Carry out a run. `shows` tells whether to show progress if there is no `watch`."""
         if watch is not None:
             execution.watch(watch)
-        # A simulated model has a chosen latency, so a bar would differ each time the same notebook runs.
+        # With a simulated model, a notebook shows no bar, which would differ each time the notebook runs.
         chosen = isinstance(self.model, Simulated) and notebook_display() is not None
         try:
             if watch or not shows or chosen or execution.is_over or self.gateway.mode == "replay":
@@ -424,8 +425,8 @@ class Lab(NamesNearest):
         it and then reads it. Errors of a run are in its row (`error`). If the sweep is cancelled, its
         finished runs are in `last_sweep`.
 
-        A function is identified by its source alone. Choose another `name` if anything else on which the
-        function depends has changed.
+        A function is identified by its source, and by the numbers and texts among its defaults. Choose
+        another `name` if anything else on which the function depends has changed.
 
         Args:
             strategies: A strategy, a list of strategies (such as a `tl.grid`), or a dict from labels to

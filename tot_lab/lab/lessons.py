@@ -39,7 +39,7 @@ _TABLES = (
 
 _MAX_ANSWER = 2_000
 """Maximum number of characters of an earlier question with its answer in a context."""
-_MAX_WORDS = 200  # words of a question that are searched for
+_MAX_WORDS = 200  # maximum number of words of a question that are searched for
 _WAIT = 60.0  # seconds to wait for another process that writes
 
 

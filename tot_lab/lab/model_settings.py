@@ -82,7 +82,8 @@ def settings_files(folder: Path) -> Iterator[Path]:
 def is_trusted_owner(path: Path) -> bool:
     """Whether a file belongs to this user or to the system.
 
-    In a shared folder any user could add a file that sends prompts and a key to another server.
+    A file of another user is ignored, because in a shared folder anyone could add a file that sends prompts
+    and a key to another server.
     """
     if not hasattr(os, "getuid") or path.stat().st_uid in (os.getuid(), 0):
         return True
@@ -91,7 +92,7 @@ def is_trusted_owner(path: Path) -> bool:
 
 
 def in_file(path: Path) -> SettingsSource:
-    """Return the settings in a file."""
+    """Return the settings in a file. Its relative paths are resolved against the folder of the file."""
     try:
         values = tomllib.loads(read_regular(path).decode())
     except ValueError as error:  # invalid TOML or UTF-8
@@ -128,10 +129,14 @@ class ModelSettings(PydanticModel):
     """
 
     base_url: str | None = None
-    """URL of the server. `None` means the provider's own service."""
+    """URL of the server. `None` means the URL in the environment, such as in `OPENAI_BASE_URL`, or else the
+    provider's own service.
+    """
 
     context_window: Annotated[int, Field(ge=1, strict=True)] | None = None
-    """Tokens of a prompt and its reply together. Ollama is configured to this size (`num_ctx`)."""
+    """Tokens of a prompt and its reply together. `None` means that of the model, as far as it is known.
+    Ollama is configured to this size (`num_ctx`).
+    """
 
     api_key_env: str | None = None
     """Environment variable of the key. `None` means that of the provider, such as `OPENAI_API_KEY`."""
@@ -218,7 +223,7 @@ class ModelSettings(PydanticModel):
         given = {field: getattr(self, field) for field in _OF_A_PROVIDER if getattr(self, field) is not None}
         key = given.pop("api_key_env", None)
         if key is not None and not os.environ.get(key):
-            # A name in lower case may be a key that was entered by mistake.
+            # A name in lower case may be a key that was entered by mistake, which must not be shown.
             missing = key if key.isupper() else "of that name"
             raise SettingsError(
                 f"api_key_env: the environment has no variable {missing}. It should hold the key of {name}."

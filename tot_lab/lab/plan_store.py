@@ -34,7 +34,7 @@ class PlanFold:
         self.journal = journal
         self.plans: dict[str, Plan] = {}  # by node
         self._calls: dict[Position, Call] = {}
-        self._planning: dict[str, list[Reply]] = {}  # by node, replies before its plan exists
+        self._planning: dict[str, list[Reply]] = {}  # replies to planning calls, by node, until it has a plan
 
     def add(self, line: Line) -> list[str]:
         """Add a line. Returns the nodes of the plans that it changed."""
@@ -49,7 +49,7 @@ class PlanFold:
         elif isinstance(record, Note) and record.name.startswith("plan."):
             try:
                 return self._take_note(record, line.t)
-            except (KeyError, TypeError, ValueError):  # a user's own note with a name `plan.…`
+            except (KeyError, TypeError, ValueError):  # a user's own note with a name `plan.…` is ignored
                 return []
         return []
 

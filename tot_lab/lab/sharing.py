@@ -24,7 +24,7 @@ class CacheContents(NamedTuple):
 
     Attributes:
         calls: Number of calls by model.
-        stores: Number of `Store` folders, of which `refresh` adds one.
+        stores: Number of `Store` folders. The mode `refresh` adds one.
         size: Bytes on disk.
         cost: USD that the calls cost, or `None` if a price is unknown.
     """

@@ -71,7 +71,7 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
     rows = [row for what, path in _paths(task, steps) for row in trial.follow(what, path)]
     if task.reference is not None:
         grade = trial.call("grade", "the reference", task, str(task.reference))
-        expect(grade in (1, None), f"grade gives the reference {task.reference!r} {grade!r} instead of 1")
+        expect(grade in (1, None), f"the grade of the reference {task.reference!r} must be 1: got {grade!r}")
     return rows
 
 
@@ -103,11 +103,11 @@ def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> Non
         position = domain.position(task, steps[:depth])
         if position is not None and not domain.solved(puzzle, position.state):
             text = domain.write_answer(puzzle, position)
-            if text != answer:  # an answer may hold only a part of the state
+            if text != answer:  # an answer that holds only a part of the state may be the same
                 grade = domain.grade(task, text)
                 expect(
                     grade != 1,
-                    f"grade gives {text!r:.80} {grade!r}, although its moves do not solve the puzzle",
+                    f"the grade of {text!r:.80} is {grade!r}, although its moves do not solve the puzzle",
                 )
 
 

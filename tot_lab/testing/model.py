@@ -211,7 +211,7 @@ HOSTILE: tuple[str | Reply, ...] = (
     _calling(("", ""), ("\ud800", "\ud800")),
     Reply("cut o", finish_reason="length"),
 )
-"""Malformed replies that must not raise an exception in any strategy."""
+"""Malformed replies, none of which may make a strategy raise an exception."""
 
 
 def expect(kept: bool, message: str) -> None:

@@ -64,7 +64,7 @@ class Trial(NamedTuple):
     Attributes:
         strategy: The strategy.
         task: The task that it is given.
-        reply: Replies of the model. They must depend on the call alone.
+        reply: Function that makes the replies of the model. They must depend on the call alone.
         tools: Tools of the lab.
     """
 
@@ -160,12 +160,12 @@ UNRECORDED = ("random", "numpy.random", "secrets", "uuid", "time", "datetime")
 
 
 def _own_functions(part: Part) -> Iterator[Callable[..., Any]]:
-    """Yield the functions of a part whose results are not recorded, except those of tot_lab."""
+    """Yield the functions of a part, except those of tot_lab and those whose results are recorded."""
     if isinstance(part, UserFunction):
         recorded = inspect.iscoroutinefunction(part.wrapped) or "paths" in part.parameters
         if not recorded and inspect.isfunction(part.wrapped):
             yield part.wrapped
-    elif not inspect.iscoroutinefunction(type(part).__call__):  # an async part is a model
+    elif not inspect.iscoroutinefunction(type(part).__call__):  # an async part is recorded
         for kind in type(part).__mro__:
             if kind.__module__.partition(".")[0] not in ("tot_lab", "pydantic"):
                 yield from map(inspect.unwrap, filter(inspect.isfunction, vars(kind).values()))
@@ -378,7 +378,7 @@ def replays_and_resumes_from_any_line(trial: Trial) -> None:
 
 
 def survives_any_reply(trial: Trial, replies: Sequence[Sequence[str | Reply]] = _MODELS) -> None:
-    """No reply raises an exception, and a thought without a readable score has no score.
+    """No reply makes the strategy raise an exception, and a thought without a readable score has no score.
 
     Args:
         replies: The replies of several models. Each call gets one of a model's replies.
@@ -488,7 +488,7 @@ def continues_with_a_changed_thought(trial: Trial) -> None:
         made_up = changed == CHANGED
         paths.clear()
         with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # `lab.branch` only warns about this
+            warnings.simplefilter("error", RuntimeWarning)  # `lab.branch` warns if the new text is not used
             made = wait(trial.lab(model).branch(whole, node, content=changed))
         expect(
             made.tree[node].text == changed,
@@ -796,8 +796,8 @@ def check_strategy(
         raise TypeError(f'task must be a Task such as tl.general("…"): got {task!r}.')
     if not callable(model) or any(map(inspect.iscoroutinefunction, (model, type(model).__call__))):
         raise TypeError(
-            f"model must be a function Call -> Reply | str that is not async: got {model!r}. A simulated "
-            f"player is lambda call: player.written(call, dice(call))."
+            f"model must be a function Call -> Reply | str that is not async: got {model!r}. For a simulated "
+            f"player, pass lambda call: player.written(call, dice(call))."
         )
     trial = Trial(strategy, task, model, tuple(Toolbox(tools).tools.values()))
     is_scripted = task is TASK and model is answer_to

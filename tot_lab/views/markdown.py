@@ -190,7 +190,8 @@ def _close_fence(text: str) -> str:
 
 
 def _replace_heading(lines: list[str], first: int, last: int, heading: Token) -> None:
-    """Replace a heading in `lines` by bold text. Do not change the number of lines."""
+    """Replace a heading in `lines` by bold text. The length of `lines` stays the same, because
+    tokens refer to lines by number."""
     if heading.markup in ("=", "-"):  # a setext heading, underlined by the last line
         lines[last] = lines[last].rstrip(f"{heading.markup} \t")
         if heading.level == 0 and last == first + 1:

@@ -65,7 +65,7 @@ LARGE = 11.0
 """Size of the title of a figure, in pixels: 8.3 points."""
 
 MIN_LABEL = 12
-"""Minimum number of characters that must fit in a line of a label. Otherwise there are no labels."""
+"""Minimum number of characters that must fit in a line of a label. If fewer fit, there are no labels."""
 
 MAX_STEPS = 12
 """Maximum number of thoughts in the numbered list of the path to the answer."""
@@ -131,7 +131,7 @@ class Marks(NamedTuple):
 def tree_svg(run: Run, most: int = MAX_THOUGHTS) -> str:
     """Return the tree of a run as a standalone SVG image, with labels if there is room.
 
-    The image is light or dark, like the page that shows it. At most `most` thoughts are drawn: the most
+    Its colours are light or dark, as the browser prefers. At most `most` thoughts are drawn: the most
     relevant ones, as `tree_info` selects them.
 
     Raises:
@@ -176,21 +176,22 @@ def save_figure(run: Run, path: str | os.PathLike[str], *, width: float = 3.5) -
     """Write the tree of a run as a figure for a paper, and return its path.
 
     The figure has the question as its title, the verdict (such as `✓ correct`) with the answer, and a legend.
-    It is light, and laid out for the width at which it is printed: no text is smaller than 7 points. If the
-    thoughts are too many for labels, those on the path to the answer are numbered and listed below the tree.
-    A duplicate has no label if its text stands at another thought. An existing file is replaced atomically.
+    It has a light background and is laid out for the width at which it is printed: no text is smaller than 7
+    points. If the thoughts are too many for labels, those on the path to the answer are numbered and listed
+    below the tree. A duplicate has no label if its text stands at another thought. An existing file is
+    replaced atomically.
 
     Args:
         run: The run.
         path: A file with the suffix `.svg`, `.pdf` or `.png` (300 dots per inch). PDF and PNG require
-            `pip install 'tot-lab[figures]'`, and Chrome or Chromium. SVG requires nothing.
+            `pip install 'tot-lab[figures]'`, and Chrome or Chromium. SVG requires neither.
         width: Width in inches: 3.5 fits a column of a page with two columns, 7 the whole page. Include the
             file in the paper without scaling it.
 
     Raises:
         ValueError: If the format is unknown, the width is not between 2 and 50, or there are no thoughts.
         ImportError: If the format requires Kaleido, which is not installed.
-        OSError: If the PDF or PNG could not be drawn, such as without a browser.
+        OSError: If the PDF or PNG cannot be drawn, for example because there is no browser.
     """
     format = format_of(path)
     check_width(width)

@@ -68,7 +68,7 @@ def test_a_sweep_says_that_runs_from_before_the_price_have_no_cost_and_what_pric
     after = swept((7.0, 3.0), questions, "one")
     assert after.df()["cost"].isna().sum() == 1
     assert "! 1 of 3 runs have an unknown cost" in str(after)
-    assert "Another name= of the sweep" in str(after)
+    assert "Run the sweep with another name=" in str(after)
     anew = swept((7.0, 3.0), questions, "two")
     assert not anew.df()["cost"].isna().any()
     assert "!" not in str(anew)

@@ -87,7 +87,8 @@ def parse_settings(words: Sequence[str]) -> dict[str, Any]:
     for field, values in found.items():
         if len(values) > 1:
             raise InvalidArgument(
-                f"{field} takes one value: got {len(values)}. Put a text with commas in double quotes."
+                f"{field} takes one value: got {len(values)}. Write a text with commas as JSON: "
+                f"{field}='\"a, b\"'."
             )
     return {field: value for field, (value,) in found.items()}
 
@@ -171,7 +172,7 @@ def parse_offers(words: Sequence[str] | None) -> dict[str, Strategy]:
     for word in words if words is not None else [f"{name}={name}" for name in OFFERED]:
         name, _, rest = word.partition("=")
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name) or name in found or not rest.strip():
-            expected = 'NAME="STRATEGY FIELD=VALUE ...". NAME is new, and of letters, digits, -, _ and .'
+            expected = 'NAME="STRATEGY FIELD=VALUE ...", with a new NAME of letters, digits, -, _ and .'
             raise InvalidArgument(f"--as {word!r}: expected {expected}")
         with argument_errors(f"--as {name}"):
             made = [one for strategies in parse_strategies(shlex.split(rest)).values() for one in strategies]

@@ -84,7 +84,7 @@ def demo_table(runs: Sequence[Run]) -> Coloured:
 
 
 def copy_notebooks(folder: Path) -> None:
-    """Copy the notebooks, their data and the guides that they link to `folder`.
+    """Copy to `folder` the notebooks, their data, and the guides to which they link.
 
     Raises:
         FileExistsError: A target file exists. Nothing is copied.

@@ -133,7 +133,7 @@ def first_sentence(part: Any) -> str:
 
 
 def _paragraphs(part: Any) -> str:
-    """Return the docstring of `part` without its references, parameters and errors, wrapped and indented."""
+    """Return the docstring of `part` without its references and errors, wrapped and indented."""
     text = inspect.cleandoc(part.__doc__ or "").partition("\n\nReferences:")[0]
     blocks = [
         block if "\n  " in block or block.startswith(" ") else _wrapped(" ".join(block.split()))

@@ -1,6 +1,7 @@
 """`tot-lab cache` and `model`: manage cached replies and model weights.
 
-Cached calls are deleted only with `--yes`, and a mistyped path does not create an empty cache.
+Cached calls are deleted only with `--yes`. Only `import` and `merge` create a cache, so that any other
+command reports a mistyped path.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
     add_runs(replay)
     add_cache(replay, "read replies from this cache (default: from the runs themselves)")
     show = command(
-        commands, "show", "show a run, two side by side, or those of a folder or log in the browser", _show
+        commands, "show", "show a run, two side by side, or all runs of a folder or log in the browser", _show
     )
     show.add_argument("run", type=Path, metavar="RUN", help=f"{_RUN_HELP}, or a folder or log of several")
     show.add_argument("other", type=Path, nargs="?", metavar="OTHER", help="a second run to compare with")
@@ -49,7 +49,7 @@ def add(commands: Any) -> None:
     )
 
 
-_RUN_HELP = "a run's journal, or LOG.json#3, run 3 of a log of other people (counted from 0)"
+_RUN_HELP = "a run's journal, or LOG.json#3, run 3 of a log of another program (counted from 0)"
 
 
 def _replay(args: argparse.Namespace) -> int:

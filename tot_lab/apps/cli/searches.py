@@ -144,7 +144,9 @@ def _add_sweep(sweep: argparse.ArgumentParser) -> None:
     )
     before = results.add_mutually_exclusive_group()
     before.add_argument(
-        "--dry-run", action="store_true", help="only print what is left at most; call no model"
+        "--dry-run",
+        action="store_true",
+        help="print upper bounds of the remaining use; call no model",
     )
     before.add_argument(
         "--pilot",
@@ -291,7 +293,7 @@ def _expect_writable(out: Path, tasks: Sequence[str] | None) -> None:
             f"Name a file in an existing folder."
         )
     if out.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise InvalidArgument(f"{requires(str(out), 'pyarrow', 'parquet')}. A .csv requires nothing.")
+        raise InvalidArgument(f"{requires(str(out), 'pyarrow', 'parquet')}. A .csv needs no extra package.")
     if tasks and out.exists() and Path(tasks[0]).exists() and out.samefile(tasks[0]):
         raise InvalidArgument(f"{out} is the file of the tasks. Name another file for the table.")
 
@@ -301,7 +303,7 @@ def _name(gateway: Gateway) -> str:
 
 
 async def describe_estimate(sweep: Sweep, pilot: int | None) -> str:
-    """Describe the usage that the unfinished runs of a sweep will have at most.
+    """Return upper bounds for the usage of the unfinished runs of a sweep, as text.
 
     With `pilot`, that many tasks are run, and the usage of the others is estimated from them.
     """

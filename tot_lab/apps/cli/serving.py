@@ -59,7 +59,7 @@ examples:
       --as fast="tree_of_thoughts search.width=2"
   tot-lab mcp --model ollama/qwen3:8b --http 8401
 
-A client starts the first form itself: its settings hold the words.
+A client starts the first form itself. Write the command into the client's settings.
 """
 
 

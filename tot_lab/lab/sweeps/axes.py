@@ -142,8 +142,8 @@ def label_strategies(strategies: Strategies) -> dict[str, Strategy]:
 
 
 def _listed(given: Any) -> list[Strategy]:
-    # Pydantic models are iterable. Values of a wrong type are returned, so that the caller's error names
-    # them.
+    # A strategy is iterable, as every Pydantic model, but is no list. Values of a wrong type are returned,
+    # so that the caller's error names them.
     several = isinstance(given, Iterable) and not isinstance(given, Strategy | Task | str | type)
     return [strategy_named(one) for one in (given if several else [given])]
 

@@ -22,11 +22,11 @@ SPREAD = 0.7
 """Coefficient of variation between tasks that is assumed before any task is finished."""
 
 WEIGHT = 2
-"""Number of finished tasks that weigh as much as this assumption."""
+"""Number of finished tasks that weigh as much as the assumed `SPREAD`."""
 
 
 class Forecast(NamedTuple):
-    """The usage of the rest of a sweep for one amount. `None` means that a value is not known.
+    """The forecast of one amount, such as calls, for the unfinished runs of a sweep. `None` means unknown.
 
     Attributes:
         bound: Upper bound.
@@ -56,9 +56,11 @@ class SweepEstimate(NamedTuple):
 
     Attributes:
         runs: Number of runs.
-        finished: Runs that need no further calls.
-        cached: Calls of the other runs that the cache answers, as far as the searches can be followed.
-        sample: Tasks on which the expectation is based: those with a repeat that is finished in all settings.
+        finished: Number of runs that need no further calls.
+        cached: Number of calls of the other runs that the cache answers, as far as the searches can be
+            followed.
+        sample: Number of tasks on which the expectation is based: those with a repeat that is finished in all
+            settings.
         unbounded: Settings whose number of calls has no bound.
         unpriced: Models of unknown price, if the lab has a limit on spending. No call to them will be sent.
         calls: Model calls.
@@ -96,7 +98,7 @@ class SweepEstimate(NamedTuple):
                 *table,
                 *([based] if self.sample else []),
                 *self._unknown(),
-                *([f"the cache answers at least {self.cached:,} more"] if self.cached else []),
+                *([f"the cache answers at least {self.cached:,} other calls"] if self.cached else []),
             ]
         )
 
@@ -206,7 +208,9 @@ def _blocks(sweep: Sweep) -> Iterator[list[Cell]]:
 
 
 def _sent(sweep: Sweep, run: Run, seen: set[bytes]) -> Amounts:
-    """Return the usage of a run, without calls that share the reply of an equal call in `seen`."""
+    """Return the usage of a run, without calls that share the reply of an equal call in `seen`. Adds its own
+    calls to `seen`.
+    """
     lines = run.lines
     replies = {line.p: line.e for line in lines if isinstance(line.e, Reply) and is_made(line.e)}
     flops = flops_by_call(lines, run.params, run.header.unknown)

@@ -216,7 +216,7 @@ class Sweep(SweepMethods):
                     name: [settings, identity_of(self.model_of(name))]
                     for name, settings in calling_roles(self.runner.gateway.role_settings).items()
                 },
-                "state",  # a setting of earlier versions
+                "state",  # a setting of earlier versions, kept so that the run ids stay the same
                 self.budget.model_dump(exclude_none=True) if self.budget else {},
                 *self._equipment(),
             ],
@@ -376,7 +376,7 @@ class Sweep(SweepMethods):
         except (Exception, asyncio.CancelledError) as failed:
             task_here = asyncio.current_task()
             if isinstance(failed, asyncio.CancelledError) and task_here and task_here.cancelling():
-                raise  # if not, the strategy raised this error
+                raise  # this sweep was cancelled; otherwise the strategy raised the error
             error = format_error(failed)
         finally:
             self._under_way.discard(execution)

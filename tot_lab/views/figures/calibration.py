@@ -60,7 +60,7 @@ def plot_calibration(runs: Any, *, bins: int = BINS, dark: bool | None = None) -
     evaluator follows the diagonal. The lower plot shows the number of thoughts in each bin.
 
     Args:
-        runs: The result of `tl.stats.judge_evaluator`, or its argument.
+        runs: The result of `tl.stats.judge_evaluator`, or a run, several runs or a sweep to pass to it.
         bins: Number of equally wide bins of the score.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 

@@ -106,8 +106,8 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
 
     A line joins the settings of the Pareto frontier, which no other setting dominates. Their markers are
     filled, those of the other settings open. The legend names up to 21 settings, those of the frontier first.
-    Settings at one place are drawn as rings around each other. All settings have hover texts. To compare
-    success at equal cost, see `tl.stats.anytime_performance`.
+    Settings at the same place of the plot are drawn as rings around each other. All settings have hover
+    texts. To compare success at equal cost, see `tl.stats.anytime_performance`.
 
     Args:
         df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
@@ -156,7 +156,7 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
         "mean and 95% interval of both; filled: not dominated",
         RINGS if any(same_place) else "",
         f"unknown, not shown: {first_names(info.unknown)}" if info.unknown else "",
-        f"{len(others):,} settings without a name of their own" if others else "",
+        f"{len(others):,} settings have no name in the legend" if others else "",
         f"{hidden:,} dominated settings not shown" if hidden else "",
         held_constant(frame, [cost]),
     ]

@@ -47,7 +47,8 @@ def graph_of(run: Run | Tree) -> networkx.DiGraph[str]:
 
     - `text`, `state`, `reason`, `by` (str), `score` (float, 0–1) and `raw` (float, in the units of the
       evaluator): as in `run.nodes_df()`
-    - `samples` and `unreadable_samples` (int): evaluation samples, and those that could not be read
+    - `samples` and `unreadable_samples` (int): number of samples of the evaluation, and how many of them
+      could not be read
     - `depth` (int): steps below the root
     - `order` (int): position in the record, starting at 0
     - `on_solution_path` (bool): whether the thought is on the path to the answer
@@ -119,10 +120,10 @@ def most_relevant(
     rank: Callable[[Any], tuple[bool, bool, float]],
     most: int | None,
 ) -> list[Any]:
-    """Select the `most` thoughts of the lowest rank, each with its ancestors.
+    """Select at most `most` thoughts: those of the lowest rank, and all their ancestors.
 
-    The ancestors of the last selected thought are truncated if they do not fit. The ids stay in their order,
-    and of equal ranks the earlier is selected.
+    If the path to the last of them does not fit, only its upper part is selected. The ids stay in their
+    order, and of equal ranks the earlier is selected.
     """
     ids = list(ids)
     if most is None or len(ids) <= most:
@@ -147,7 +148,7 @@ def relevance(state: str, score: float | None, *, on_path: bool) -> tuple[bool, 
 
 
 def solution_path(run: Run | Tree) -> list[str]:
-    """Return the ids from the root to the thought with the answer, or an empty list if it is missing.
+    """Return the ids from the root to the thought with the answer, or an empty list if there is no answer.
 
     A `Tree` without a run does not contain the answer. The path then leads to the best thought that the
     search marked as an answer.

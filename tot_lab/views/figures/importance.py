@@ -52,7 +52,7 @@ _Numbers = NDArray[np.float64]
 class ImportanceInfo(NamedTuple):
     """Data of `plot_importance`.
 
-    The first five fields have one entry per setting, the most important first. Shares are fractions of the
+    The first six fields have one entry per setting, the most important first. Shares are fractions of the
     variance between combinations, from 0 to 1, or nan if all combinations have the same mean.
 
     Attributes:
@@ -163,8 +163,8 @@ def plot_importance(
     whose strategies have the same settings, and states what is left out.
 
     Args:
-        df: A sweep, or any table with one row per run. Only tasks that all combinations share are used. At
-            most 30 settings are drawn.
+        df: A sweep, or any table with one row per run. Only tasks that all combinations share are used, if
+            there are any. At most 30 settings are drawn.
         of: `correct`, `score`, `calls`, or another column of numbers or booleans.
         settings: The columns of settings. `None` uses the axes of the sweep, which selected rows of
             `sweep.df()` keep. For any other table, the columns must be named.

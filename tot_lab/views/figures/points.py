@@ -113,7 +113,7 @@ def axes_of(frame: pandas.DataFrame) -> list[str] | None:
 
 
 def setting_columns(frame: pandas.DataFrame, settings: Sequence[str] | None) -> list[str]:
-    """Return the columns of settings that have at least two distinct values, counting a missing value as one.
+    """Return the columns of settings that have at least two distinct values. A missing value counts too.
 
     Args:
         frame: The table.
@@ -145,7 +145,7 @@ def held_constant(frame: pandas.DataFrame, drawn: Sequence[str | None] = ()) -> 
         for name in frame.columns
         if name in kept
         and name not in drawn
-        and frame[name].notna().all()  # a missing value may be `None`, such as no limit
+        and frame[name].notna().all()  # a missing value may stand for `None`, such as no limit
         and frame[name].nunique() == 1
     ]
     return f"held constant: {first_names(held)}" if held else ""
@@ -203,7 +203,7 @@ def figure_title(frame: pandas.DataFrame, figure: str, *groups: str) -> str:
 def format_run_count(frame: pandas.DataFrame) -> str:
     """Return the number of runs in a table as text, such as "12 runs".
 
-    A table of `tl.stats.anytime_performance` has several rows per run.
+    Runs are counted by their ids, because a table of `tl.stats.anytime_performance` has several rows per run.
     """
     runs = _count_runs(frame)
     return f"{runs:,} run" + ("s" if runs != 1 else "")
@@ -407,7 +407,9 @@ def format_run_ids(run_ids: Sequence[str], runs: int) -> list[str]:
 
 
 class LossNote(NamedTuple):
-    """Note about lost calls in a heading. It is `warning` if a share of lost calls is large, else `line`."""
+    """Note about lost calls in a heading: in `warning` if a share of them is large, else in `line`. The other
+    field is "".
+    """
 
     line: str
     warning: str
@@ -456,8 +458,8 @@ def together(places: Sequence[tuple[float, float]]) -> list[list[int]]:
 
 
 def rings(others: Sequence[Sequence[int]]) -> list[float]:
-    """Return by how many pixels the marker of each point is larger than that of a point alone, so that points
-    at one place are rings around each other. `others` is from `together`. The first point has the largest.
+    """Return by how many pixels each marker is enlarged, so that points at one place are rings around each
+    other. The first point of a place gets the largest marker. `others` is the result of `together`.
     """
     later = [sum(other > k for other in found) for k, found in enumerate(others)]
     step = min(6.0, 36.0 / max(1, *later)) if later else 0.0
@@ -466,7 +468,7 @@ def rings(others: Sequence[Sequence[int]]) -> list[float]:
 
 def marker(size: float, larger: Sequence[float], colour: str, symbol: str, outline: float) -> dict[str, Any]:
     """Return Plotly markers of `size` pixels, each larger by a value of `rings`."""
-    # Markers of several sizes are translucent bubbles with white outlines by default.
+    # By default, Plotly draws markers of several sizes as translucent bubbles with white outlines.
     return {
         "size": [size + ring for ring in larger],
         "color": colour,
@@ -483,7 +485,8 @@ RINGS = "rings around a point: more points at the same place"
 def interval_bars(values: Sequence[Point], shade: str, along: str = "y", ring: float = 0.0) -> dict[str, Any]:
     """Return Plotly error bars for the intervals of the points. Points without an interval have no bar.
 
-    `ring` is that of `rings`: the bars are wider and thicker, so that they show below others.
+    `ring` is a value of `rings`. It makes the bars wider and thicker, so that they show below the bars of
+    other points at the same place.
     """
     above = [None if math.isnan(p.high) else p.high - p.value for p in values]
     below = [None if math.isnan(p.low) else p.value - p.low for p in values]

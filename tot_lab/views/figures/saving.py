@@ -50,7 +50,7 @@ def save(
         ValueError: If the format is unknown, or `width` is not between 2 and 50.
         TypeError: If `figure` is not a Plotly figure.
         ImportError: If Kaleido is not installed (`pip install 'tot-lab[figures]'`).
-        OSError: If nothing could be drawn, such as without Chrome or Chromium.
+        OSError: If the figure cannot be drawn, for example because there is no Chrome or Chromium.
     """
     import plotly.graph_objects as go  # noqa: PLC0415
 

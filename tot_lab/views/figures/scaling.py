@@ -103,12 +103,12 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
             paths.
             Or a table of `tl.stats.pass_at_k`, `majority_at_k` or `best_of_k`, or several of them by
             `pandas.concat`, with one line per setting and estimate.
-        cost: The default `calls`, or `tokens` (in and out), `cost` (USD), or a column of the table such as
+        cost: `calls` (the default), `tokens` (in and out), `cost` (USD), or a column of the table such as
             `flops`, `flops_prefix_once`, `seconds_alone`, `output_tokens` or the tokens of one role:
             `answer_output_tokens` and `propose_output_tokens` are generated, and `evaluate_input_tokens` are
-            read by a judge or reward model. For estimates, the default `k`, the number of samples, or
-            `output_tokens`. The axis is logarithmic, so settings of unknown or zero cost are left out.
-            Points at one place are drawn as rings around each other.
+            read by a judge or reward model. For a table of estimates, `k` (the number of samples, the
+            default) or `output_tokens`. The axis is logarithmic, so settings of unknown or zero cost are left
+            out. Points at one place are drawn as rings around each other.
         dark: Use the colours for a dark page. `None` follows `plotly.io.templates.default`.
 
     Returns:
@@ -165,8 +165,8 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
 
 
 def _rings(methods: list[Method]) -> dict[tuple[int, bool, int], float]:
-    """Return the value of `rings` for each point: by number of the method, whether it is its success rate and
-    not its oracle, and number of the scale. The points of oracles, which are open, are the outer rings.
+    """Return the value of `rings` for each point. The keys are the number of the method, whether the point is
+    a success rate instead of an oracle, and the number of the scale. Points of oracles are the outer rings.
     """
     costs = [log(point.value) for method in methods for point in method.cost]
     span = max(costs, default=0.0) - min(costs, default=0.0) or 1.0
@@ -254,7 +254,8 @@ def _estimated(df: pandas.DataFrame, cost: str) -> list[Method]:
 
 
 def _frame(df: Any, cost: str) -> pandas.DataFrame:
-    """Return the table with the column `cost`, and for a sweep also with the column `reachable`."""
+    """Return the table with the column `cost`, and for a sweep also with the column `reachable`: whether
+    any leaf has a right answer."""
     import pandas  # noqa: PLC0415
 
     needs = ["input_tokens", "output_tokens"] if cost == "tokens" else [cost]

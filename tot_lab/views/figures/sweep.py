@@ -434,7 +434,7 @@ def _style_axes(
     if panels:
         middle = {"showarrow": False, "xref": "paper", "yref": "paper", "font": {"size": TEXT["note"]}}
         figure.add_annotation(x=0.5, y=0, yshift=20 - _below(info), yanchor="middle", text=below, **middle)
-        if not sideways:  # the names of settings explain themselves
+        if not sideways:  # names of settings on the vertical axis need no title
             at = {"x": 0, "xshift": -58, "xanchor": "center", "y": 0.5, "textangle": -90}
             figure.add_annotation(**at, text=beside, **middle)
         return

@@ -53,8 +53,8 @@ INK, FAINT, EDGE, PATH, UNSCORED = LIGHT.ink, LIGHT.faint, LIGHT.edge, LIGHT.pat
 LINKS: dict[str, str] = THEME["light"]["links"]
 
 SCORES, DARK_SCORES = THEME["scores"], THEME["dark_scores"]
-"""Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced, and the same hues on a dark
-background, from a lightness of 0.66 instead of 0.28 (Oklab)."""
+"""Viridis (Smith and van der Walt 2015) from score 0 to score 1, equally spaced, and the same hues for a dark
+background, on which the lightness begins at 0.66 instead of 0.28 (Oklab)."""
 
 CORRECT: str = THEME["light"]["verdicts"]["right"]
 """Colour of the words "✓ correct"."""

@@ -57,8 +57,8 @@ class Ring(NamedTuple):
     Attributes:
         gaps: Distance of each ring from the marker, in pixels.
         width: Width of the line of each ring.
-        legend: Marker of the legend.
-        shades: Its colour on a light and on a dark background.
+        legend: Plotly symbol in the legend.
+        shades: Colour of the rings on a light and on a dark background.
     """
 
     gaps: tuple[float, ...]
@@ -84,7 +84,7 @@ RINGS = {
 
 
 def rings_of(run: Run) -> dict[str, list[str]]:
-    """Return the ids of the thoughts with a ring, by its name.
+    """Return the ids of the thoughts with a ring, by the name of the ring.
 
     - open frontier: thoughts that a search kept and did not expand. If the run has not ended,
       or was interrupted, also thoughts without a decision, but not the steps of an agent: neither they
@@ -191,7 +191,7 @@ wrong one is crossed.
 """
 
 HOLLOW = ("question", "answer", "wrong answer")
-"""Shapes that are not filled with the colour of the score."""
+"""Keys of `SHAPES` whose markers are not filled with the colour of the score."""
 
 
 LINK_NAMES = {"merged": "merged with", "source": "made from", "depends": "depends on"}
@@ -378,7 +378,7 @@ def arc(info: TreeInfo, start: int, end: int) -> tuple[NDArray[Any], NDArray[Any
 
 
 class _Edges:
-    """The edges of a tree. They begin below the label of the parent, and leave its level below all labels.
+    """The edges of a tree. They begin below the label of the parent, and bend below all labels of its level.
 
     Args:
         info: The tree.
@@ -400,7 +400,7 @@ class _Edges:
         self.bend = lowest[info.depth.astype(int)]
 
     def trace(self, which: NDArray[np.bool_], colour: str, width: float, name: str = "") -> go.Scatter:
-        """Return the trace of the edges to these thoughts."""
+        """Return the trace of the edges that end at the thoughts in `which`."""
         import plotly.graph_objects as go  # noqa: PLC0415
 
         x, depth = self.info.x, self.info.depth

@@ -29,9 +29,10 @@ class Verdict(NamedTuple):
         correct: Whether the answer is correct. `None` if that is not known, or the run has not ended.
         grade: The grade in words: `✓ correct`, `✗ wrong`, `✗ no answer`, `✗ graded 0.5 of 1`, `failed`, or
             the reason why the answer has no grade.
-        expected: The reference answer of the task, or "" if it has none.
+        expected: The reference answer of the task, or "" if the task has none.
         stopped: Why the run ended, in words.
-        settings: The settings of the strategy that differ from their defaults, as Python.
+        settings: The settings of the strategy that differ from their defaults, as Python source, or `default
+            settings`. "" if the strategy cannot be built.
     """
 
     correct: bool | None
@@ -56,7 +57,8 @@ def correctness(run: Run) -> bool | None:
 
 
 def format_grade(run: Run) -> str:
-    """Return the grade in words, or "" for an answer to a task without a reference.
+    """Return the grade in words, or the reason why the answer has no grade. "" if there is no such reason,
+    such as for a task without a reference and without `grade=`.
 
     If grading raises an error, the text contains the error.
     """
