@@ -138,7 +138,7 @@ def _paragraphs(part: Any) -> str:
     blocks = [
         block if "\n  " in block or block.startswith(" ") else _wrapped(" ".join(block.split()))
         for block in text.split("\n\n")
-        if not block.startswith(("Parameters:", "Raises:"))
+        if not block.startswith("Raises:")
     ]
     return textwrap.indent("\n\n".join(blocks), "  ")
 
