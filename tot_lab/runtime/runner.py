@@ -207,7 +207,7 @@ class Runner:
         """
         self.gateway.enlist(models_of(strategy))
         recorder = Recorder.resuming(None, header, kept) if kept else Recorder(header=header, path=path)
-        return Execution(self, recorder, strategy, task, budget, parent=parent, kept=kept)
+        return Execution(self, recorder, strategy, task, budget, parent=parent, kept=kept or None)
 
     async def resume(
         self,

@@ -30,7 +30,7 @@ dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 from tot_lab.lab.sweeps.distributed import PACKAGE, Parcel, digest_of  # noqa: E402
 
-pytestmark = [pytest.mark.filterwarnings("ignore:A dask worker died")]
+pytestmark = [pytest.mark.filterwarnings("default:A dask worker died")]
 
 SETTINGS = {"ToT": tl.grid(tl.TreeOfThoughts, {"search.width": [1, 2]}), "IO": tl.OneAnswer()}
 HAND = tl.game24("4 5 6 10")
@@ -814,7 +814,7 @@ def test_the_digest_follows_the_code(tmp_path):
     def ignored(folder, names):
         return [name for name in names if not name.endswith(".py") and not Path(folder, name).is_dir()]
 
-    shutil.copytree(Path(tl.__file__).parent, tmp_path / "tot_lab", ignore=ignored)
+    shutil.copytree(Path(tl.__file__).parent, tmp_path / "tot_lab", symlinks=True, ignore=ignored)
     assert f"(code {digest_of(tmp_path / 'tot_lab')})" in PACKAGE
     with (tmp_path / "tot_lab" / "domains" / "word_sums.py").open("a") as file:
         file.write("# a change\n")
