@@ -246,7 +246,8 @@ class Runner:
                 size = file.tell()
         settled = [one for one in kept if isinstance(one.e, Reply) or getattr(one.e, "name", "") == RESUMED]
         lost = payments(lines) - payments(settled)
-        recorder = Recorder.resuming(path, header, kept, size, read, lost)
+        paid, still = (Run(header, part).usage.paid or 0.0 for part in (lines, kept))
+        recorder = Recorder.resuming(path, header, kept, size, read, lost, paid - still)
         execution = Execution(self, recorder, strategy, task, budget_of(header), parent=parent, kept=kept)
         execution.loaded = from_file
         return execution

@@ -50,8 +50,8 @@ except ImportError:
 POLL = 0.2
 """Seconds after which an exchange without news returns."""
 
-ANSWER = 60.0
-"""Seconds without an answer after which a worker counts as dead. Usually dask notices its death at once."""
+ANSWER = 600.0
+"""Seconds without an answer after which a worker counts as dead. Usually dask reports its death at once."""
 
 MAX_DEATHS = 3
 """Number of workers that die while making one run, the last one without other runs, after which the run

@@ -386,6 +386,8 @@ class Sweep(SweepMethods):
         if row is None and not task.domain.is_bounded(task):  # grade in a thread, so that other runs continue
             with suppress(Exception):  # `row_of` reports the error
                 await asyncio.to_thread(getattr, run, "grade")
+        if row is not None and row.paid is not None:  # a worker does not know what an earlier one had paid
+            row = msgspec.structs.replace(row, paid=run.usage.paid)
         self.rows[cell.run_id] = self.row_of(run, error) if row is None else row
         if run.path is None:
             self.in_memory[cell.run_id] = run
