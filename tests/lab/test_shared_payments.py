@@ -11,6 +11,7 @@ from support.workers import TASKS, Priced
 
 import tot_lab as tl
 from tot_lab.core.calls import Reply
+from tot_lab.models.cache import StoreReplies
 
 SETTINGS = {"votes": tl.grid(tl.SelfConsistency(strategy=tl.ChainOfThought()), attempts=[2, 3, 4])}
 """9 calls, of which 4 are different: the settings share their samples."""
@@ -86,16 +87,20 @@ def test_a_refusal_says_that_nothing_is_left_and_how_to_continue(spend, tmp_path
     assert wait(lab.sweep(SETTINGS, [TASK])).df().error.isna().all()
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_what_was_paid_for_a_reply_that_is_recorded_after_a_refusal_is_not_lost(cached, tmp_path):
+def test_what_was_paid_for_a_reply_that_is_recorded_after_a_refusal_is_not_lost(tmp_path, monkeypatch):
     """A resumed run drops such a reply, and makes its call again."""
-    end = Priced(log=str(tmp_path / "log"))
-    search = tl.TreeOfThoughts(stop=tl.Stop(depth=2))
-    for spend in (4.0, 4.25, 100.0):  # the limit ends the run twice
-        settings = {"cache": tmp_path / "calls"} if cached else {"mode": "off"}
-        lab = tl.Lab(end, runs=tmp_path / "runs", spend=spend, **settings)
-        sweep = wait(lab.sweep(search, TASKS[:1]))
+    store = StoreReplies.answer
+
+    async def slowly(self, calls, observer):
+        replies = await store(self, calls, observer)
+        await asyncio.sleep(0.005)  # meanwhile the next call is refused
+        return replies
+
+    monkeypatch.setattr(StoreReplies, "answer", slowly)
+    end = Priced(log=str(tmp_path / "log"), seconds=0.001)
+    for spend in (1.0, 1.25, 100.0):  # the limit ends the run twice
+        lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls", spend=spend)
+        sweep = wait(lab.sweep(tl.TreeOfThoughts(stop=tl.Stop(depth=1)), TASKS[:1]))
         assert lab.spent == sweep.df().paid.sum() == 0.25 * len(Path(end.log).read_text().splitlines())
     (run,) = sweep.runs()
-    replies = [line.paid for line in run.lines if isinstance(line.e, Reply)]
-    assert sum(replies) < lab.spent == run.usage.paid
+    assert sum(line.paid for line in run.lines if isinstance(line.e, Reply)) < run.usage.paid == lab.spent
