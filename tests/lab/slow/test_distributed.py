@@ -349,6 +349,18 @@ def test_workers_divide_what_may_be_spent(tmp_path, client):
     assert more.spent == whole.df().paid.sum() == 0.25 * len(logged(end.log)) > 3.0
 
 
+@pytest.mark.nightly
+def test_what_was_paid_for_a_reply_that_came_after_a_refusal_is_in_the_row(tmp_path, client):
+    """The worker that resumes the run does not know of it."""
+    end = Priced(log=str(tmp_path / "log"))
+    for spend in (2.0, 100.0):
+        lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls", spend=spend)
+        sweep = wait(lab.sweep(tl.TreeOfThoughts(stop=tl.Stop(depth=2)), TASKS[:1], client=client))
+    (run,) = sweep.runs()
+    replies = sum(line.paid for line in run.lines if isinstance(line.e, Reply))
+    assert replies < sweep.df().paid.sum() == lab.spent == 0.25 * len(logged(end.log))
+
+
 # Faults.
 
 
