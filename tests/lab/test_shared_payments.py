@@ -2,12 +2,16 @@
 
 import asyncio
 import shutil
+from pathlib import Path
 
 import pytest
 from support import TASK, wait
 from support.endpoint import scripted
+from support.workers import TASKS, Priced
 
 import tot_lab as tl
+from tot_lab.core.calls import Reply
+from tot_lab.models.cache import StoreReplies
 
 SETTINGS = {"votes": tl.grid(tl.SelfConsistency(strategy=tl.ChainOfThought()), attempts=[2, 3, 4])}
 """9 calls, of which 4 are different: the settings share their samples."""
@@ -81,3 +85,22 @@ def test_a_refusal_says_that_nothing_is_left_and_how_to_continue(spend, tmp_path
     assert "With a higher spend=, the same lab.sweep(…) continues" in text
     lab = tl.Lab(scripted(), runs=tmp_path / "runs", spend=20.0)
     assert wait(lab.sweep(SETTINGS, [TASK])).df().error.isna().all()
+
+
+def test_what_was_paid_for_a_reply_that_is_recorded_after_a_refusal_is_not_lost(tmp_path, monkeypatch):
+    """A resumed run drops such a reply, and makes its call again."""
+    store = StoreReplies.answer
+
+    async def slowly(self, calls, observer):
+        replies = await store(self, calls, observer)
+        await asyncio.sleep(0.005)  # meanwhile the next call is refused
+        return replies
+
+    monkeypatch.setattr(StoreReplies, "answer", slowly)
+    end = Priced(log=str(tmp_path / "log"), seconds=0.001)
+    for spend in (1.0, 1.25, 100.0):  # the limit ends the run twice
+        lab = tl.Lab(end, runs=tmp_path / "runs", cache=tmp_path / "calls", spend=spend)
+        sweep = wait(lab.sweep(tl.TreeOfThoughts(stop=tl.Stop(depth=1)), TASKS[:1]))
+        assert lab.spent == sweep.df().paid.sum() == 0.25 * len(Path(end.log).read_text().splitlines())
+    (run,) = sweep.runs()
+    assert sum(line.paid for line in run.lines if isinstance(line.e, Reply)) < run.usage.paid == lab.spent

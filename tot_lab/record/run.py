@@ -19,13 +19,13 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
-from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_admitted, is_made, refused
+from tot_lab.core.calls import REFUSED, Call, Reply, halts, is_admitted, is_cost, is_made, refused
 from tot_lab.core.files import read_regular
 from tot_lab.core.model_setting import mark_loaded
 from tot_lab.core.parts import map_parts, needs_functions, part_of, stored_settings
 from tot_lab.core.processes import found_in
 from tot_lab.core.purposes import OTHER, role_of
-from tot_lab.core.records import Decided, Ended, Line, Note, Position, Record, Thought, canonical
+from tot_lab.core.records import RESUMED, Decided, Ended, Line, Note, Position, Record, Thought, canonical
 from tot_lab.core.strategy import Strategy
 from tot_lab.core.task import Answer, Domain, Task, Ungraded
 from tot_lab.core.tree import Node, Tree
@@ -58,8 +58,8 @@ class Usage(NamedTuple):
         output_tokens: Tokens of the replies. `None` if a model does not report them.
         cost: USD that the calls would cost without a cache. `None` if the price of a call is not
             known.
-        paid: USD that was actually paid, 0 for replies from a cache. `None` if the price of a call is not
-            known.
+        paid: USD that was actually paid, 0 for replies from a cache. Replies count too that were paid
+            before the run was resumed, and requested again. `None` if the price of a call is not known.
     """
 
     calls: int
@@ -478,6 +478,10 @@ class Run(RunMethods):
     def usage(self) -> Usage:
         """Usage of the model calls. If the record lacks calls, tokens and costs are `None`."""
         used = usage_of(self.lines_of(Reply))
+        if used.paid is not None:
+            notes = (line.e for line in self.lines_of(Note) if isinstance(line.e, Note))
+            lost = [note.data.get("replies", 0.0) for note in notes if note.name == RESUMED]
+            used = used._replace(paid=fsum([used.paid, *(usd for usd in lost if is_cost(usd))]))
         return Usage(used.calls, used.errors, *[None] * 4) if "calls" in self.header.unknown else used
 
     @cached_property

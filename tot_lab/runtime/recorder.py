@@ -126,7 +126,7 @@ class Recorder:
         self._expected: dict[Position, list[Record]] = {}
         self._only_expected = False
         self._resumed = False
-        self._lost = 0.0
+        self._lost: dict[str, float] = {}
         self._children: dict[str, int] = {}
         self._run: Run | None = None
         self._file: int | None = None
@@ -152,6 +152,7 @@ class Recorder:
         replayed_bytes: int = 0,
         size_when_read: int = 0,
         lost: float = 0.0,
+        replied: float = 0.0,
     ) -> Recorder:
         """Return a recorder that continues a journal.
 
@@ -165,6 +166,7 @@ class Recorder:
             replayed_bytes: Bytes of the header and of `lines`.
             size_when_read: Bytes that the journal had when it was read.
             lost: USD paid, according to the journal, for calls that are made again.
+            replied: The part of `lost` that was paid for replies.
 
         Raises:
             HeldByAnother: If another process is writing the journal, or has written it since it was read.
@@ -179,7 +181,9 @@ class Recorder:
                 raise HeldByAnother(f"{path}: another process has just written this run. Try again.")
             recorder._texts = Texts(lines)
         recorder._size = replayed_bytes
-        recorder._resumed, recorder._lost = True, lost
+        recorder._resumed = True
+        amounts = {"paid": lost, "replies": replied}
+        recorder._lost = {name: usd for name, usd in amounts.items() if usd > 0.0}
         recorder._start -= lines[-1].t if lines else 0.0
         return recorder
 
@@ -259,8 +263,8 @@ class Recorder:
                 raise Divergence(f"the run did not repeat the next record: {missing!r}")
             if self._file is not None:
                 os.ftruncate(self._file, self._size)
-            if self._lost > 0.0:
-                note = Note(RESUMED, "", {"paid": self._lost})
+            if self._lost:
+                note = Note(RESUMED, "", self._lost)
                 batch.insert(0, Line((), batch[0].t, note))
                 self.lines.insert(self._written, batch[0])
         self._written = len(self.lines)

@@ -207,7 +207,7 @@ class Runner:
         """
         self.gateway.enlist(models_of(strategy))
         recorder = Recorder.resuming(None, header, kept) if kept else Recorder(header=header, path=path)
-        return Execution(self, recorder, strategy, task, budget, parent=parent, kept=kept)
+        return Execution(self, recorder, strategy, task, budget, parent=parent, kept=kept or None)
 
     async def resume(
         self,
@@ -246,7 +246,8 @@ class Runner:
                 size = file.tell()
         settled = [one for one in kept if isinstance(one.e, Reply) or getattr(one.e, "name", "") == RESUMED]
         lost = payments(lines) - payments(settled)
-        recorder = Recorder.resuming(path, header, kept, size, read, lost)
+        paid, still = (Run(header, part).usage.paid or 0.0 for part in (lines, kept))
+        recorder = Recorder.resuming(path, header, kept, size, read, lost, paid - still)
         execution = Execution(self, recorder, strategy, task, budget_of(header), parent=parent, kept=kept)
         execution.loaded = from_file
         return execution

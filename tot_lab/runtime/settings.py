@@ -140,9 +140,9 @@ class RunnerSettings:
         return replace(self, mode="replay", spend=None)
 
     def portable(self) -> Self:
-        """Return the settings for another process, without `cache` and `spend`. A model that is a function is
-        wrapped as a `UserFunction`.
+        """Return the settings for another process, without `spend` and without the path of `cache`. A model
+        that is a function is wrapped as a `UserFunction`.
         """
         model = self.model
         model = model if isinstance(model, str | Part) else UserFunction.of(model)
-        return replace(self, model=model, cache=None, spend=None)
+        return replace(self, model=model, cache=self.cache and Path(), spend=None)

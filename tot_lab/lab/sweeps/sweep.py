@@ -50,7 +50,7 @@ ByWorkers: TypeAlias = Callable[["Sweep", Sequence["Cell"], int | None, Callable
 runs, and a function to call after each run.
 """
 
-Remotely: TypeAlias = Callable[[Execution], Awaitable["Row"]]
+Remotely: TypeAlias = Callable[["Cell", Execution], Awaitable["Row"]]
 """Carries out a run in another process, and returns its row."""
 
 Progress: TypeAlias = Callable[["Sweep", int], AbstractContextManager[Callable[[], None]]]
@@ -358,17 +358,15 @@ class Sweep(SweepMethods):
         """Make, continue or only read the run of a cell, and add its row. Raises `HeldByAnother` if another
         process is making the run, and `WorkerDied` if the worker that made it `remotely` died.
         """
-        strategy, task = self.part(cell)
-        path = self.path(cell)
         execution: Execution | None = None
         error = row = None
         try:
-            execution = await self._execution(cell, strategy, task, path)
+            execution = await self._execution(cell)
             self._under_way.add(execution)
             if remotely is None or execution.is_over:
                 await execution.carry_out()
             else:
-                row = await remotely(execution)
+                row = await remotely(cell, execution)
             if execution.is_over:
                 await asyncio.sleep(0)  # lets a cancellation in while finished runs are read
         except (HeldByAnother, WorkerDied):
@@ -384,16 +382,19 @@ class Sweep(SweepMethods):
             self.rows[cell.run_id] = Row(error=error)
             return
         self.found += execution.is_over
-        run = self.whole(execution.run, cell)
+        run, (_, task) = self.whole(execution.run, cell), self.part(cell)
         if row is None and not task.domain.is_bounded(task):  # grade in a thread, so that other runs continue
             with suppress(Exception):  # `row_of` reports the error
                 await asyncio.to_thread(getattr, run, "grade")
+        if row is not None and row.paid is not None:  # a worker does not know what an earlier one had paid
+            row = msgspec.structs.replace(row, paid=run.usage.paid)
         self.rows[cell.run_id] = self.row_of(run, error) if row is None else row
         if run.path is None:
             self.in_memory[cell.run_id] = run
 
-    async def _execution(self, cell: Cell, strategy: Strategy, task: Task, path: Path | None) -> Execution:
+    async def _execution(self, cell: Cell) -> Execution:
         """Return the execution of a cell, new or resumed."""
+        (strategy, task), path = self.part(cell), self.path(cell)
         if path is not None and _left_behind(path):
             return await self.runner.resume(path, strategy, task)
         header = self.runner.header(strategy, task, self.budget, cell.repeat)
