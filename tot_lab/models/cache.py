@@ -28,7 +28,7 @@ from tot_lab.core.calls import Call, CallObserver, Reply, is_same_reply
 from tot_lab.core.files import data_folder
 from tot_lab.core.reading.values import common_length
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, Stored, packed, stored_in, unpacked
-from tot_lab.models.keys import SCHEMA, Request, differences
+from tot_lab.models.keys import SCHEMA, Request, differences, shortened
 from tot_lab.models.served_weights import UNASKED, ServedWeights, Weights, disagreements
 from tot_lab.models.stack import Backend, Give, SampleCalls
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
@@ -240,7 +240,7 @@ class Cache:
                 found.insert(0, f"prompt: {_where(_prompt(request), _prompt(entry.request))}")
             more = f"; and {len(found) - _DIFFERENCES:,} more" if len(found) > _DIFFERENCES else ""
             shown = "; ".join(found[:_DIFFERENCES])
-            why = f"The most similar entry, {key[:12]}…, differs in {shown}{more}."
+            why = f"The most similar entry, {shortened(key)}, differs in {shown}{more}."
         how = "omit cache= and mode=" if self.path.is_file() else 'pass mode="auto"'
         return f"replay: {missing}, is not in {self.path}.\n{why}\nTo call the model: {how}."
 

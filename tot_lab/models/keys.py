@@ -4,6 +4,9 @@ A key is the hash of everything that can change a reply, and of nothing else. A 
 replies whatever its timeouts, limits and library versions are, while two models, two sample indices or two
 lists of tools never share a key. Without the sample index, all candidates of a tree search would be the same
 text.
+
+The samples of a request have neighbouring keys, so that a database writes them to the same pages. A key is
+`HASH:REPEAT:ATTEMPT:SAMPLE`, where `HASH` is of everything else.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -56,16 +60,26 @@ class Request(
     alternatives: int | None = None  # `None` is omitted, so that keys of earlier versions stay valid
 
     @cached_property
-    def key(self) -> str:
-        """The SHA-256 of the request as JSON, in hex. The order of properties in schemas and tools changes
-        it, since a model sees that order.
+    def of_any_sample(self) -> str:
+        """The beginning of the keys of all samples, attempts and repeats: a 160-bit hash in hex. The order of
+        properties in schemas and tools changes it, since a model sees that order.
         """
-        return hashlib.sha256(_encoded(self)).hexdigest()
+        shared = _encoded(msgspec.structs.replace(self, sample_index=0, attempt=(), repeat=0))
+        return hashlib.blake2b(shared, digest_size=20).hexdigest()
 
-    @property
-    def of_any_sample(self) -> bytes:
-        """The part of the request that all samples, attempts and repeats of a call have in common."""
-        return _encoded(msgspec.structs.replace(self, sample_index=0, attempt=(), repeat=0))
+    @cached_property
+    def key(self) -> str:
+        """The key of the reply in the cache."""
+        attempt = ".".join(map(str, self.attempt))
+        return f"{self.of_any_sample}:{self.repeat}:{attempt}:{self.sample_index}"
+
+    def of_sample(self, call: Call) -> Request:
+        """Return the request of `call`, which differs only in sample, attempt and repeat."""
+        request = msgspec.structs.replace(
+            self, sample_index=call.sample_index, attempt=call.attempt, repeat=call.repeat
+        )
+        request.__dict__["of_any_sample"] = self.of_any_sample
+        return request
 
 
 _encoded = msgspec.json.Encoder().encode
@@ -112,24 +126,37 @@ class Requests:
 
     def __init__(self, model: dict[str, Any]) -> None:
         self.model = model
-        self._on_their_way: dict[int, Request | None] = {}
+        self._on_their_way: dict[int, dict[int, Request]] = {}
 
     def __call__(self, call: Call) -> Request:
         """Return the request of `call`."""
-        known = self._on_their_way.get(id(call))
-        if known is None:
+        group = self._on_their_way.get(id(call))
+        if not group:
             known = request_of(call, self.model)
-            if id(call) in self._on_their_way:
-                self._on_their_way[id(call)] = known
+        elif (known := group.get(id(call))) is None:
+            known = next(iter(group.values())).of_sample(call)
+        if group is not None:
+            group[id(call)] = known
         return known
 
-    def remember(self, call: Call) -> None:
-        """Store the request of `call` when it is first built. Call `forget` when the call has ended."""
-        self._on_their_way[id(call)] = None
+    def remember(self, calls: Sequence[Call]) -> None:
+        """Store the requests of `calls`, samples of one request, when they are first built. Call `forget`
+        when the calls have ended.
+        """
+        group: dict[int, Request] = {}
+        for call in calls:
+            self._on_their_way[id(call)] = group
 
-    def forget(self, call: Call) -> None:
-        """Remove the stored request of `call`, which has ended."""
-        self._on_their_way.pop(id(call), None)  # one `Call` object may be in flight twice
+    def forget(self, calls: Sequence[Call]) -> None:
+        """Remove the stored requests of `calls`, which have ended."""
+        for call in calls:
+            self._on_their_way.pop(id(call), None)  # one `Call` object may be in flight twice
+
+
+def shortened(key: str) -> str:
+    """Return `key` with only the beginning of its hash, for messages."""
+    hash, colon, sample = key.partition(":")
+    return f"{hash[:12]}…{colon}{sample}"
 
 
 def in_order(value: Any) -> Any:

@@ -302,22 +302,21 @@ def _through(stack: Any, request: Requests) -> Route:
     """Return the route through the layers of a stack, which share one `Request` per call."""
 
     async def ask(call: Call, observer: CallObserver) -> Reply:
-        request.remember(call)
+        calls = (call,)
+        request.remember(calls)
         try:
-            replies: Sequence[Reply] = await stack.answer((call,), observer)
+            replies: Sequence[Reply] = await stack.answer(calls, observer)
             return replies[0]
         finally:
-            request.forget(call)
+            request.forget(calls)
 
     async def ask_each(asked: SampleCalls, give: Give) -> None:
         calls = [*asked.values()]
-        for call in calls:
-            request.remember(call)
+        request.remember(calls)
         try:
             await stack.answer_each(asked, give)
         finally:
-            for call in calls:
-                request.forget(call)
+            request.forget(calls)
 
     return Route(ask, ask_each)
 
