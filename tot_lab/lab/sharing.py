@@ -110,8 +110,8 @@ def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache
                 uncached += not is_real
             elif not is_same_reply(known, reply):
                 raise CacheError(
-                    f"Call {shortened(key)} had different replies in the runs {other.id} and {run.id}. Export "
-                    f"them to two files."
+                    f"Call {shortened(key)} had different replies in the runs {other.id} and {run.id}. "
+                    f"Export them to two files."
                 )
     held = {key: entry for key, entry in entries.items() if entry is not None}
     if not held:

@@ -100,8 +100,8 @@ def _checked(key: str, data: bytes, decode: Callable[[Any], Any]) -> Any:
         raise DamagedEntry(f"cache entry {shortened(key)} cannot be read: {error}") from None
     if found.schema > SCHEMA:
         raise DamagedEntry(
-            f"cache entry {shortened(key)} has schema {found.schema}, written by a newer tot_lab. This version "
-            f"({__version__}) reads up to schema {SCHEMA}. Update tot_lab"
+            f"cache entry {shortened(key)} has schema {found.schema}, written by a newer tot_lab. This "
+            f"version ({__version__}) reads up to schema {SCHEMA}. Update tot_lab"
         )
     if (why := _fault(found.reply)) is not None:
         raise DamagedEntry(f"cache entry {shortened(key)} is damaged: {why}")

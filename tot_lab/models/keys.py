@@ -130,13 +130,11 @@ class Requests:
 
     def __call__(self, call: Call) -> Request:
         """Return the request of `call`."""
-        group = self._on_their_way.get(id(call))
-        if not group:
-            known = request_of(call, self.model)
-        elif (known := group.get(id(call))) is None:
-            known = next(iter(group.values())).of_sample(call)
-        if group is not None:
-            group[id(call)] = known
+        group = self._on_their_way.get(id(call), {})
+        known = group.get(id(call))
+        if known is None:
+            first = next(iter(group.values()), None)
+            known = group[id(call)] = first.of_sample(call) if first else request_of(call, self.model)
         return known
 
     def remember(self, calls: Sequence[Call]) -> None:

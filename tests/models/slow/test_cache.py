@@ -324,17 +324,19 @@ def test_what_a_loop_keeps_in_one_turn_is_one_commit_and_the_first_value_stays(t
     store._disk.transact = lambda: committed.append(1) or plain()
 
     async def go():
-        taken = await asyncio.gather(*(store.keep(f"{k}", b"x") for k in range(64)))
-        assert all(taken)
+        taken = await asyncio.gather(
+            *(store.keep([(f"{k}", b"x"), (f"{k + 1}", b"z")]) for k in range(0, 64, 2))
+        )
+        assert taken == [[True, True]] * 32
         assert len(committed) == 1
-        assert [await store.keep("3", b"y"), await store.keep("new", b"y")] == [False, True]
+        assert await store.keep([("3", b"y"), ("new", b"y"), ("new", b"z")]) == [False, True, False]
         # A thread that waits in the same turn must not wait for the loop, which it blocks.
-        late = store.keep("late", b"x")
+        late = store.keep([("late", b"x")])
         assert store.put("at once", b"x").result(timeout=20)
-        assert await late
+        assert await late == [True]
 
     wait(go())
-    assert [store.get(key) for key in ("3", "new", "late", "at once")] == [b"x", b"y", b"x", b"x"]
+    assert [store.get(key) for key in ("2", "3", "new", "late", "at once")] == [b"x", b"z", b"y", b"x", b"x"]
     store.close()
 
 
@@ -342,11 +344,11 @@ def test_a_loop_that_ends_before_the_commit_loses_nothing_and_holds_up_no_other(
     store = Store(tmp_path)
 
     async def leave(key):
-        store.keep(key, b"x")
+        store.keep([(key, b"x")])
 
     async def stay(key):
         async with asyncio.timeout(20):
-            return await store.keep(key, b"x")
+            return await store.keep([(key, b"x")])
 
     asyncio.run(leave("one"))
     stopped = asyncio.new_event_loop()
@@ -485,7 +487,7 @@ class Trap:
 
 
 @pytest.mark.parametrize(
-    "planted", ["pickled value", "pickled key", "file", "schema", "bits", "other", "cut"]
+    "planted", ["pickled value", "pickled key", "text", "schema", "bits", "other", "cut"]
 )
 def test_a_spoilt_entry_is_named_never_run_never_served(tmp_path, planted):
     folder = tmp_path / "calls"
@@ -496,23 +498,22 @@ def test_a_spoilt_entry_is_named_never_run_never_served(tmp_path, planted):
     (key,) = tl.Cache(folder).newest
     data = tl.Cache(folder).newest.get(key)
     if planted == "pickled value":
-        row(folder, "UPDATE Cache SET mode = 4, value = ?", pickle.dumps(trap))
+        row(folder, "UPDATE calls SET value = ?", pickle.dumps(trap))
     elif planted == "pickled key":
-        row(folder, "UPDATE Cache SET raw = 0, key = ?", pickle.dumps(trap))
-    elif planted == "file":
-        (tmp_path / "secret").write_bytes(b"elsewhere")
-        row(folder, "UPDATE Cache SET mode = 2, filename = ?, value = NULL", "../../secret")
+        row(folder, "UPDATE calls SET key = ?", pickle.dumps(trap))
+    elif planted == "text":
+        row(folder, "UPDATE calls SET value = ?", "no bytes")
     elif planted == "schema":
         newer = unpacked(key, data)
         import msgspec
 
-        row(folder, "UPDATE Cache SET value = ?", packed(msgspec.structs.replace(newer, schema=SCHEMA + 1)))
+        row(folder, "UPDATE calls SET value = ?", packed(msgspec.structs.replace(newer, schema=SCHEMA + 1)))
     elif planted == "bits":
-        row(folder, "UPDATE Cache SET value = ?", data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+        row(folder, "UPDATE calls SET value = ?", data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
     elif planted == "cut":
-        row(folder, "UPDATE Cache SET value = ?", data[:40])
+        row(folder, "UPDATE calls SET value = ?", data[:40])
     else:
-        row(folder, "UPDATE Cache SET value = ?", packed(entry("another's answer")[1]))
+        row(folder, "UPDATE calls SET value = ?", packed(entry("another's answer")[1]))
     done = tot_lab("cache", "verify", "--cache", str(folder), folder=tmp_path)
     assert done.returncode == 1, done.stdout
     assert "Traceback" not in done.stderr
@@ -770,8 +771,8 @@ def test_one_damaged_entry_stops_neither_the_rest_nor_an_import(tmp_path):
     folder = tmp_path / "calls"
     searched(scripted(), folder)
     keys = list(tl.Cache(folder).newest)
-    row(folder, "UPDATE Cache SET value = ? WHERE key = ?", b"x" * 99, keys[0])
-    row(folder, "UPDATE Cache SET raw = 0 WHERE key = ?", keys[1])
+    row(folder, "UPDATE calls SET value = ? WHERE key = ?", b"x" * 99, keys[0])
+    row(folder, "UPDATE calls SET key = CAST(key AS BLOB) WHERE key = ?", keys[1])
     assert len(verify(tl.Cache(folder))) == 2
     other = tmp_path / "other"
     searched(scripted(), other)
@@ -845,10 +846,10 @@ def test_one_cache_serves_many_event_loops_and_threads(tmp_path):
 def test_what_is_kept_before_a_store_closes_is_on_disk(tmp_path):
     async def keep_and_close():
         store = Store(tmp_path)
-        done = store.keep("key", b"value")
+        done = store.keep([("key", b"value")])
         store.close()
         assert Store(tmp_path).get("key") == b"value"
-        assert await done
+        assert await done == [True]
 
     wait(keep_and_close())
 
