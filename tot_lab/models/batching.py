@@ -40,8 +40,9 @@ class Batch(Flight):
         self.state = name
         only = data.pop("only", None)
         noted = None if only is None else {id(call) for call in only}
+        waiting = {*self.observers}
         for call, observer in self.calls:
-            if (noted is None or id(call) in noted) and observer in self.observers:
+            if (noted is None or id(call) in noted) and observer in waiting:
                 observer.note(name, **data)
 
     def send(self, inner: Backend) -> None:
@@ -49,7 +50,8 @@ class Batch(Flight):
         no request is made here: `Batched.answer` passes the call to the next layer by itself.
         """
         self.is_sent = True
-        wanted = [pair for pair in self.calls if pair[1] in self.observers]
+        waiting = {*self.observers}
+        wanted = [pair for pair in self.calls if pair[1] in waiting]
         if len(wanted) > 1:
             wanted.sort(key=lambda pair: (pair[0].repeat, pair[0].attempt, pair[0].sample_index))
             self.sent = {observer: place for place, (_, observer) in enumerate(wanted)}

@@ -22,7 +22,7 @@ from functools import lru_cache
 from importlib.metadata import version
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Literal, Protocol, cast, get_args
 
 from tot_lab._version import __version__
 from tot_lab.core.calls import Call, CallObserver, Reply, is_same_reply
@@ -31,7 +31,7 @@ from tot_lab.core.reading.values import common_length
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, Stored, packed, stored_in, unpacked
 from tot_lab.models.keys import SCHEMA, Request, differences, shortened
 from tot_lab.models.served_weights import UNASKED, ServedWeights, Weights, disagreements
-from tot_lab.models.stack import Backend, Give, SampleCalls
+from tot_lab.models.stack import Backend, Give, Grouping, SampleCalls
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 
 Mode = Literal["auto", "off", "refresh", "replay"]
@@ -173,7 +173,7 @@ class Cache:
         """
         if self.newest is None:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
-        stores = [self._store_for(key, weights) for key, _ in entries]
+        stores = [self._store_for(key, weights) if weights else self.newest for key, _ in entries]
         groups = [
             (store, [entry for _, entry in group])
             for store, group in groupby(zip(stores, entries, strict=True), lambda pair: pair[0])
@@ -277,7 +277,7 @@ class Cached:
     """The layer that answers calls from the cache.
 
     Args:
-        inner: The next layer, a `Backend`. `answer_each` needs a `Grouping`.
+        inner: The next layer. `answer_each` needs a `Grouping`.
         cache: The cache.
         request: Returns the cache request of a call.
         mode: See `Mode`. `off` does without this layer.
@@ -287,7 +287,7 @@ class Cached:
 
     def __init__(
         self,
-        inner: Any,
+        inner: Backend,
         cache: Cache,
         request: Callable[[Call], Request],
         mode: Mode,
@@ -331,8 +331,7 @@ class Cached:
             return [self.priced(reply) if self.priced is not None and reply.cost is None else reply]
         if self.mode == "replay":
             raise CacheMiss(await self.cache.explain_miss(call, request))
-        replies: Sequence[Reply] = await self.inner.answer(calls, observer)
-        return replies
+        return await self.inner.answer(calls, observer)
 
     async def answer_each(self, asked: SampleCalls, give: Give) -> None:
         """Give each observer its reply, or `None` if its call may be cached and must go through `answer`.
@@ -346,7 +345,7 @@ class Cached:
         for observer, key in keys.items():
             if key in held:
                 give(observer, None)
-        await self.inner.answer_each(asked, give)
+        await cast(Grouping, self.inner).answer_each(asked, give)
 
     async def _known(self, key: str) -> Stored | None:
         """Return the entry under `key` of the weights that the server reports or, without a report, of the

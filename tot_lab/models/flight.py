@@ -11,10 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.models.stack import RUN_NUMBER, Backend, Give, SampleCalls
+from tot_lab.models.stack import RUN_NUMBER, Backend, Give, Grouping, SampleCalls
+
+
+_is_watched = attrgetter("watched")
 
 
 class Flight:
@@ -31,17 +35,18 @@ class Flight:
         stated_before: The same amounts of calls that have left.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    task: asyncio.Task[None] | None = None
+    fellows: Collection[Flight] = ()
+    outcome: Sequence[Reply] | BaseException | None = None
+    paid: float | None = None
+    state = ""
+    stated = 0.0
+    stated_before = 0.0
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None, *observers: CallObserver) -> None:
         self.loop = loop or asyncio.get_running_loop()
-        self.task: asyncio.Task[None] | None = None
-        self.fellows: Collection[Flight] = ()
-        self.outcome: Sequence[Reply] | BaseException | None = None
-        self.observers: list[CallObserver] = []
+        self.observers = list(observers)
         self.turns: list[asyncio.Future[None]] = []
-        self.paid: float | None = None
-        self.state = ""
-        self.stated = 0.0
-        self.stated_before = 0.0
         self.run_number = RUN_NUMBER.get()
 
     def start(self, inner: Backend, calls: Sequence[Call]) -> None:
@@ -121,7 +126,7 @@ class Flight:
     @property
     def watched(self) -> bool:
         """Whether any of the calls wants partial text."""
-        return any(observer.watched for observer in self.observers)
+        return any(map(_is_watched, self.observers))
 
     def note(self, name: str, **data: Any) -> None:
         """Forward the note to every call, but `paid` only to the first."""
@@ -160,12 +165,12 @@ class SingleFlight:
     """The layer that merges equal calls in flight into one request.
 
     Args:
-        inner: The next layer, a `Backend`. `answer_each` needs a `Grouping`.
+        inner: The next layer. `answer_each` needs a `Grouping`.
         key: Returns the key of a call. Calls with equal keys are equal.
         flights: The flights in progress by key. Several stacks share the dict.
     """
 
-    def __init__(self, inner: Any, key: Callable[[Call], str], flights: dict[str, Flight]) -> None:
+    def __init__(self, inner: Backend, key: Callable[[Call], str], flights: dict[str, Flight]) -> None:
         self.inner = inner
         self.key = key
         self.flights = flights
@@ -197,28 +202,28 @@ class SingleFlight:
             key = self.key(call)
             if (known := self.flights.get(key)) is not None and known.open:
                 give(observer, None)
-                continue
-            flight = self.flights[key] = Flight(loop)
-            flight.add(observer)
-            flight.fellows = flights
-            flights[flight], calls[flight] = (key, observer), call
-        if not flights:
-            return
+            else:
+                flight = self.flights[key] = Flight(loop, observer)
+                flight.fellows = flights
+                flights[flight], calls[flight] = (key, observer), call
 
         def land(flight: Flight, reply: Reply | None) -> None:
             key, observer = flights[flight]
             self._forget(key, flight)
-            if observer not in asked:  # its call waits no longer, and the next call is charged
+            is_waiting = observer in asked
+            if not is_waiting:  # the next call is charged
                 flight.remove([observer])
             flight.land([] if reply is None else [reply])
-            if observer in asked:
+            if is_waiting:
                 observer.paid = flight.due
                 give(observer, reply)
 
         async def carry_out() -> None:
             with landing(flights):
-                await self.inner.answer_each(calls, land)
+                await cast(Grouping, self.inner).answer_each(calls, land)
 
+        if not flights:
+            return
         task = loop.create_task(carry_out())
         for flight in flights:
             flight.task = task

@@ -70,16 +70,21 @@ class Request(
     @cached_property
     def key(self) -> str:
         """The key of the reply in the cache."""
-        attempt = ".".join(map(str, self.attempt))
-        return f"{self.of_any_sample}:{self.repeat}:{attempt}:{self.sample_index}"
+        return self.of_any_sample + _suffix(self)
 
     def of_sample(self, call: Call) -> Request:
         """Return the request of `call`, which differs only in sample, attempt and repeat."""
         request = msgspec.structs.replace(
             self, sample_index=call.sample_index, attempt=call.attempt, repeat=call.repeat
         )
-        request.__dict__["of_any_sample"] = self.of_any_sample
+        shared = self.of_any_sample
+        request.__dict__.update(of_any_sample=shared, key=shared + _suffix(call))
         return request
+
+
+def _suffix(call: Call | Request) -> str:
+    attempt = ".".join(map(str, call.attempt)) if call.attempt else ""
+    return f":{call.repeat}:{attempt}:{call.sample_index}"
 
 
 _encoded = msgspec.json.Encoder().encode
@@ -126,29 +131,22 @@ class Requests:
 
     def __init__(self, model: dict[str, Any]) -> None:
         self.model = model
-        self._on_their_way: dict[int, dict[int, Request]] = {}
+        self._known: dict[int, Request] = {}
 
     def __call__(self, call: Call) -> Request:
         """Return the request of `call`."""
-        group = self._on_their_way.get(id(call), {})
-        known = group.get(id(call))
-        if known is None:
-            first = next(iter(group.values()), None)
-            known = group[id(call)] = first.of_sample(call) if first else request_of(call, self.model)
-        return known
+        return self._known.get(id(call)) or request_of(call, self.model)
 
     def remember(self, calls: Sequence[Call]) -> None:
-        """Store the requests of `calls`, samples of one request, when they are first built. Call `forget`
-        when the calls have ended.
-        """
-        group: dict[int, Request] = {}
-        for call in calls:
-            self._on_their_way[id(call)] = group
+        """Store the requests of `calls`, samples of one request. Call `forget` when they have ended."""
+        first = self._known[id(calls[0])] = request_of(calls[0], self.model)
+        for call in calls[1:]:
+            self._known[id(call)] = first.of_sample(call)
 
     def forget(self, calls: Sequence[Call]) -> None:
         """Remove the stored requests of `calls`, which have ended."""
         for call in calls:
-            self._on_their_way.pop(id(call), None)  # one `Call` object may be in flight twice
+            self._known.pop(id(call), None)  # one `Call` object may be in flight twice
 
 
 def shortened(key: str) -> str:
