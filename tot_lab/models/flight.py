@@ -11,14 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
 from typing import Any, cast
 
 from tot_lab.core.calls import Call, CallObserver, Reply
 from tot_lab.models.stack import RUN_NUMBER, Backend, Give, Grouping, SampleCalls
-
-
-_is_watched = attrgetter("watched")
 
 
 class Flight:
@@ -61,7 +57,8 @@ class Flight:
     def land(self, outcome: Sequence[Reply] | BaseException) -> None:
         """Store the outcome of the request, and wake the calls that wait for it."""
         self.outcome = outcome
-        self.wake()
+        if self.turns:
+            self.wake()
 
     def wake(self) -> None:
         """Let all calls that wait in `end` continue."""
@@ -71,12 +68,13 @@ class Flight:
             if not turn.done():
                 turn.set_result(None)
 
-    def add(self, observer: CallObserver) -> None:
-        """Add the observer of a call that waits for the request."""
-        self.observers.append(observer)
+    def add(self, *observers: CallObserver) -> None:
+        """Add the observers of calls that wait for the request."""
+        self.observers += observers
         self.run_number = min(self.run_number, RUN_NUMBER.get())
         if self.state in ("call.queued", "call.retried"):
-            observer.note("call.queued")
+            for observer in observers:
+                observer.note("call.queued")
 
     async def end(self, *observers: CallObserver) -> None:
         """Wait until the request has ended. If this wait is cancelled, `observers` are removed."""
@@ -126,7 +124,7 @@ class Flight:
     @property
     def watched(self) -> bool:
         """Whether any of the calls wants partial text."""
-        return any(map(_is_watched, self.observers))
+        return any(observer.watched for observer in self.observers)
 
     def note(self, name: str, **data: Any) -> None:
         """Forward the note to every call, but `paid` only to the first."""
@@ -229,17 +227,18 @@ class SingleFlight:
             flight.task = task
         try:
             await asyncio.shield(task)
-            for flight in flights:
-                flight.replies()  # raises the exception of a failed request
         except asyncio.CancelledError as error:
             for flight, (_, observer) in flights.items():
                 flight.leave([observer], *error.args)
             raise
         finally:
             for flight, (key, _) in flights.items():
-                if flight.ended or not flight.observers:
+                if flight.outcome is not None or not flight.observers:
                     self._forget(key, flight)
                     flight.fellows = ()  # breaks a reference cycle
+        for flight in flights:
+            if isinstance(flight.outcome, BaseException):
+                raise flight.outcome
 
     def _forget(self, key: str, flight: Flight) -> None:
         if self.flights.get(key) is flight:
