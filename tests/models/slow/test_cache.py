@@ -13,13 +13,15 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import groupby, product
 from pathlib import Path
 
 import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support import ROOT, TASK, answer_to, wait
 from support.cached import SEARCH, calls_in, entry, searched
 from support.endpoint import scripted
@@ -30,7 +32,7 @@ from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
 from tot_lab.lab.sharing import export_calls, import_calls, prune, replies_by_key, verify
 from tot_lab.models.entries import Entry, export, packed, unpacked
-from tot_lab.models.keys import SCHEMA, Request, in_order, request_of
+from tot_lab.models.keys import SCHEMA, Request, Requests, in_order, request_of
 from tot_lab.models.store import CacheError, Store
 
 # Once.
@@ -167,6 +169,30 @@ def test_a_request_comes_back_under_its_key(call, endpoint):
     key = request.key
     kept = Entry(SCHEMA, request, Reply("fine"), 0.0, "", {})
     assert unpacked(key, packed(kept)).request.key == key
+
+
+def test_the_samples_of_a_request_have_different_keys_and_are_neighbours():
+    attempts = [(), (0,), (1,), (2,), (12,), (1, 2), (2, 1), (1, 2, 0)]
+    samples = list(product(("why?", "why not?", "when?"), (0, 1, 2, 12, 31), attempts, (0, 1, 2, 12)))
+    keys = {}
+    for text, draw, attempt, again in samples:
+        call = Call("0", "ask", (Message("user", text),), draw, attempt, again)
+        keys[request_of(call, {"model": "m"}).key] = text
+    assert len(keys) == len(samples)
+    assert len([*groupby(sorted(keys), keys.__getitem__)]) == 3
+    assert max(map(len, keys)) < 64
+
+
+@given(calls, endpoints)
+def test_samples_that_are_requested_together_have_the_keys_that_they_have_alone(call, endpoint):
+    changes = [{}, {"sample_index": 7}, {"attempt": (3, 1)}, {"repeat": 2}, {"node": "0.4"}]
+    group = [structs.replace(call, **change) for change in changes]
+    requests = Requests(endpoint)
+    requests.remember(group)
+    for _ in range(2):  # remembered, and not any more
+        assert [requests(one) for one in group] == [request_of(one, endpoint) for one in group]
+        assert [requests(one).key for one in group] == [request_of(one, endpoint).key for one in group]
+        requests.forget(group)
 
 
 def test_no_field_of_a_call_is_forgotten():
@@ -894,6 +920,17 @@ def test_a_database_that_was_emptied_or_cut_is_reported_and_stays(tmp_path, size
     with pytest.raises(CacheError, match=message):
         wait(lab.run(SEARCH, TASK))
     assert not list((tmp_path / "runs").glob("*.jsonl"))
+
+
+def test_a_database_of_another_program_is_reported_and_stays(tmp_path):
+    folder = tmp_path / "1"
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "cache.db")) as other, other:
+        other.execute("CREATE TABLE Cache (key BLOB, value BLOB)")
+    before = (folder / "cache.db").read_bytes()
+    with pytest.raises(CacheError, match=r"cannot be opened: no such table: calls\. Pass the lab another"):
+        tl.Cache(tmp_path)
+    assert (folder / "cache.db").read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "device"])
