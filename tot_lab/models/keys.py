@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -123,7 +124,7 @@ def request_of(call: Call, model: dict[str, Any]) -> Request:
 
 
 class Requests:
-    """Builds the requests of calls to one model, once for each call between `remember` and `forget`.
+    """Builds the requests of calls to one model.
 
     Args:
         model: The identity of the model, with sorted keys.
@@ -137,16 +138,17 @@ class Requests:
         """Return the request of `call`."""
         return self._known.get(id(call)) or request_of(call, self.model)
 
-    def remember(self, calls: Sequence[Call]) -> None:
-        """Store the requests of `calls`, samples of one request. Call `forget` when they have ended."""
+    @contextmanager
+    def remembered(self, calls: Sequence[Call]) -> Iterator[None]:
+        """Build the requests of `calls`, samples of one request, once for the whole block."""
         first = self._known[id(calls[0])] = request_of(calls[0], self.model)
         for call in calls[1:]:
             self._known[id(call)] = first.of_sample(call)
-
-    def forget(self, calls: Sequence[Call]) -> None:
-        """Remove the stored requests of `calls`, which have ended."""
-        for call in calls:
-            self._known.pop(id(call), None)  # one `Call` object may be in flight twice
+        try:
+            yield
+        finally:
+            for call in calls:
+                self._known.pop(id(call), None)  # one `Call` object may be in flight twice
 
 
 def shortened(key: str) -> str:

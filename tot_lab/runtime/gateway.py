@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple, cast
 
 from tot_lab.core.calls import Call, CallObserver, Model, Need, Reply
@@ -302,21 +302,13 @@ class Gateway:
 def _through(stack: Backend, request: Requests, is_keyed: bool) -> Route:
     """Return the route through the layers of a stack. If `is_keyed`, they share one `Request` per call."""
 
-    @contextmanager
-    def remembered(calls: Sequence[Call]) -> Iterator[None]:
-        request.remember(calls)
-        try:
-            yield
-        finally:
-            request.forget(calls)
-
     async def ask(call: Call, observer: CallObserver) -> Reply:
-        with remembered([call]) if is_keyed else nullcontext():
+        with request.remembered((call,)) if is_keyed else nullcontext():
             replies = await stack.answer((call,), observer)
             return replies[0]
 
     async def ask_each(asked: SampleCalls, give: Give) -> None:
-        with remembered([*asked.values()]) if is_keyed else nullcontext():
+        with request.remembered([*asked.values()]) if is_keyed else nullcontext():
             await cast(Grouping, stack).answer_each(asked, give)
 
     return Route(ask, ask_each)

@@ -188,11 +188,10 @@ def test_samples_that_are_requested_together_have_the_keys_that_they_have_alone(
     changes = [{}, {"sample_index": 7}, {"attempt": (3, 1)}, {"repeat": 2}, {"node": "0.4"}]
     group = [structs.replace(call, **change) for change in changes]
     requests = Requests(endpoint)
-    requests.remember(group)
-    for _ in range(2):  # remembered, and not any more
-        assert [requests(one) for one in group] == [request_of(one, endpoint) for one in group]
-        assert [requests(one).key for one in group] == [request_of(one, endpoint).key for one in group]
-        requests.forget(group)
+    with requests.remembered(group):
+        together = [(requests(one), requests(one).key) for one in group]
+    assert together == [(request_of(one, endpoint), request_of(one, endpoint).key) for one in group]
+    assert [requests(one) for one in group] == [request for request, _ in together]
 
 
 def test_no_field_of_a_call_is_forgotten():
