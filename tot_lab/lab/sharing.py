@@ -14,6 +14,7 @@ from typing import NamedTuple
 from tot_lab.core.calls import Reply, is_same_reply
 from tot_lab.models.cache import Cache
 from tot_lab.models.entries import DamagedEntry, Entry, export, packed, stored_in
+from tot_lab.models.keys import shortened
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 from tot_lab.record.run import Run, replies_of
 from tot_lab.runtime.replay import requests_of
@@ -109,8 +110,8 @@ def export_calls(path: str | os.PathLike[str], runs: Sequence[Run], cache: Cache
                 uncached += not is_real
             elif not is_same_reply(known, reply):
                 raise CacheError(
-                    f"Call {key[:12]}… had different replies in the runs {other.id} and {run.id}. Export "
-                    f"them to two files."
+                    f"Call {shortened(key)} had different replies in the runs {other.id} and {run.id}. "
+                    f"Export them to two files."
                 )
     held = {key: entry for key, entry in entries.items() if entry is not None}
     if not held:

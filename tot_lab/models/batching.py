@@ -8,7 +8,6 @@ samples of a request share is paid once.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -40,8 +39,9 @@ class Batch(Flight):
         self.state = name
         only = data.pop("only", None)
         noted = None if only is None else {id(call) for call in only}
+        waiting = {*self.observers}
         for call, observer in self.calls:
-            if (noted is None or id(call) in noted) and observer in self.observers:
+            if (noted is None or id(call) in noted) and observer in waiting:
                 observer.note(name, **data)
 
     def send(self, inner: Backend) -> None:
@@ -49,7 +49,8 @@ class Batch(Flight):
         no request is made here: `Batched.answer` passes the call to the next layer by itself.
         """
         self.is_sent = True
-        wanted = [pair for pair in self.calls if pair[1] in self.observers]
+        waiting = {*self.observers}
+        wanted = [pair for pair in self.calls if pair[1] in waiting]
         if len(wanted) > 1:
             wanted.sort(key=lambda pair: (pair[0].repeat, pair[0].attempt, pair[0].sample_index))
             self.sent = {observer: place for place, (_, observer) in enumerate(wanted)}
@@ -120,25 +121,26 @@ class Batched:
                         give(observer, reply)
             await asyncio.gather(*map(alone, observers))
 
-        key = None if any(observer.watched for observer in asked) else self.key(next(iter(asked.values())))
+        first = next(iter(asked))  # all are calls of one run, so all of them are watched or none
+        key = None if first.watched else self.key(asked[first])
         if key is None:
             await asyncio.gather(*map(alone, asked))
         else:
             await asyncio.gather(*(together(*pair) for pair in self._joined(key, asked).items()))
 
     def _joined(self, key: Hashable, asked: SampleCalls) -> dict[Batch, list[CallObserver]]:
-        """Add each call to a waiting batch, and return the batches with the observers of the added calls."""
-        batches = defaultdict[Batch, list[CallObserver]](list)
-        batch: Batch | None = None
-        for observer, call in asked.items():
-            if batch is None or batch.is_sent:
-                batch = self.open_batches.get(key)
-                if batch is None or not batch.open:
-                    batch = self.open_batches[key] = Batch()
-                    batch.loop.call_later(GATHERING, self._look, key, batch, 0)
-            batch.calls.append((call, observer))
-            batch.add(observer)
-            batches[batch].append(observer)
+        """Add the calls to waiting batches, and return the batches with the observers of the added calls."""
+        batches: dict[Batch, list[CallObserver]] = {}
+        left = [*asked]
+        while left:
+            batch = self.open_batches.get(key)
+            if batch is None or not batch.open:
+                batch = self.open_batches[key] = Batch()
+                batch.loop.call_later(GATHERING, self._look, key, batch, 0)
+            room = MOST - len(batch.calls)
+            batches[batch], left = left[:room], left[room:]
+            batch.calls += [(asked[observer], observer) for observer in batches[batch]]
+            batch.add(*batches[batch])
             if len(batch.calls) == MOST:
                 self._send(key, batch)
         return batches

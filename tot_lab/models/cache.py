@@ -20,17 +20,18 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Literal, Protocol, cast, get_args
 
 from tot_lab._version import __version__
 from tot_lab.core.calls import Call, CallObserver, Reply, is_same_reply
 from tot_lab.core.files import data_folder
 from tot_lab.core.reading.values import common_length
 from tot_lab.models.entries import DamagedEntry, Entry, Exported, Stored, packed, stored_in, unpacked
-from tot_lab.models.keys import SCHEMA, Request, differences
+from tot_lab.models.keys import SCHEMA, Request, differences, shortened
 from tot_lab.models.served_weights import UNASKED, ServedWeights, Weights, disagreements
-from tot_lab.models.stack import Backend, Give, SampleCalls
+from tot_lab.models.stack import Backend, Give, Grouping, SampleCalls
 from tot_lab.models.store import CacheError, Store, UnrecognizedKey
 
 Mode = Literal["auto", "off", "refresh", "replay"]
@@ -164,20 +165,21 @@ class Cache:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
         return self.newest.put(key, data, replace=replace)
 
-    def keep(
-        self, key: str, data: bytes, weights: Weights = _UNKNOWN, *, replace: bool = False
-    ) -> asyncio.Future[bool]:
-        """Store the bytes of an entry like `put`, and return a future of the running event loop. If a store
-        has a reply of other `weights` under `key`, the entry is written to another store.
+    async def keep(
+        self, entries: Sequence[tuple[str, bytes]], weights: Weights = _UNKNOWN, *, replace: bool = False
+    ) -> list[bool]:
+        """Store the bytes of entries, as `put` does, in one commit. If a store has a reply of other `weights`
+        under a key, the entry is written to another store.
         """
         if self.newest is None:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
-        try:
-            return self._store_for(key, weights).keep(key, data, replace=replace)
-        except CacheError as error:  # another store cannot be created
-            failed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            failed.set_exception(error)
-            return failed
+        stores = [self._store_for(key, weights) if weights else self.newest for key, _ in entries]
+        groups = [
+            (store, [entry for _, entry in group])
+            for store, group in groupby(zip(stores, entries, strict=True), lambda pair: pair[0])
+        ]
+        outcomes = await asyncio.gather(*(store.keep(group, replace=replace) for store, group in groups))
+        return [*chain.from_iterable(outcomes)]
 
     def _store_for(self, key: str, weights: Weights) -> Store:
         """Return the newest store that holds no reply of other weights under `key`, or a new one."""
@@ -240,7 +242,7 @@ class Cache:
                 found.insert(0, f"prompt: {_where(_prompt(request), _prompt(entry.request))}")
             more = f"; and {len(found) - _DIFFERENCES:,} more" if len(found) > _DIFFERENCES else ""
             shown = "; ".join(found[:_DIFFERENCES])
-            why = f"The most similar entry, {key[:12]}…, differs in {shown}{more}."
+            why = f"The most similar entry, {shortened(key)}, differs in {shown}{more}."
         how = "omit cache= and mode=" if self.path.is_file() else 'pass mode="auto"'
         return f"replay: {missing}, is not in {self.path}.\n{why}\nTo call the model: {how}."
 
@@ -275,7 +277,7 @@ class Cached:
     """The layer that answers calls from the cache.
 
     Args:
-        inner: The next layer, a `Backend`. `answer_each` needs a `Grouping`.
+        inner: The next layer. `answer_each` needs a `Grouping`.
         cache: The cache.
         request: Returns the cache request of a call.
         mode: See `Mode`. `off` does without this layer.
@@ -285,7 +287,7 @@ class Cached:
 
     def __init__(
         self,
-        inner: Any,
+        inner: Backend,
         cache: Cache,
         request: Callable[[Call], Request],
         mode: Mode,
@@ -329,8 +331,7 @@ class Cached:
             return [self.priced(reply) if self.priced is not None and reply.cost is None else reply]
         if self.mode == "replay":
             raise CacheMiss(await self.cache.explain_miss(call, request))
-        replies: Sequence[Reply] = await self.inner.answer(calls, observer)
-        return replies
+        return await self.inner.answer(calls, observer)
 
     async def answer_each(self, asked: SampleCalls, give: Give) -> None:
         """Give each observer its reply, or `None` if its call may be cached and must go through `answer`.
@@ -344,7 +345,7 @@ class Cached:
         for observer, key in keys.items():
             if key in held:
                 give(observer, None)
-        await self.inner.answer_each(asked, give)
+        await cast(Grouping, self.inner).answer_each(asked, give)
 
     async def _known(self, key: str) -> Stored | None:
         """Return the entry under `key` of the weights that the server reports or, without a report, of the
@@ -399,29 +400,29 @@ class StoreReplies:
             observer.note("call.answered")
         seconds = round(time.perf_counter() - began, 6)
         weights = await self.weights.now()
-        waiting: list[tuple[int, str, bytes, asyncio.Future[bool]]] = []
-        for place, (call, reply) in enumerate(zip(calls, replies, strict=True)):
-            if reply.error is None:
-                request = self.request(call)
-                key = request.key
-                stored, versions = (
-                    _in_iso_format(int(time.time())),
-                    _versions(request.model.get("kind") == "litellm"),
-                )
-                data = packed(Entry(SCHEMA, request, reply, seconds, stored, versions, weights))
-                waiting.append((place, key, data, self.cache.keep(key, data, weights)))
-        for place, key, data, done in waiting:
-            try:
-                if not await done:
+        places = [place for place, reply in enumerate(replies) if reply.error is None]
+        if not places:
+            return replies
+        stored = _in_iso_format(int(time.time()))
+        entries = list[tuple[str, bytes]]()
+        for place in places:
+            request = self.request(calls[place])
+            versions = _versions(request.model.get("kind") == "litellm")
+            entry = Entry(SCHEMA, request, replies[place], seconds, stored, versions, weights)
+            entries.append((request.key, packed(entry)))
+        try:
+            taken = await self.cache.keep(entries, weights)
+            for place, (key, data), is_first in zip(places, entries, taken, strict=True):
+                if not is_first:
                     replies[place] = await self._first(key, data, weights) or replies[place]
-            except (OSError, CacheError) as error:
-                observer.note("call.unstored", error=str(error))
-                warnings.warn(
-                    f"A reply could not be cached ({error}). The run continues with it, but another run will "
-                    "call the model again.",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+        except (OSError, CacheError) as error:
+            observer.note("call.unstored", error=str(error))
+            warnings.warn(
+                f"A reply could not be cached ({error}). The run continues with it, but another run will "
+                "call the model again.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return replies
 
     async def _first(self, key: str, data: bytes, weights: Weights) -> Reply | None:
@@ -432,7 +433,7 @@ class StoreReplies:
             first = await self.cache.find(key, weights)
             return None if first is None else first.reply
         except DamagedEntry:
-            await self.cache.keep(key, data, replace=True)
+            await self.cache.keep([(key, data)], replace=True)
             return None
 
 

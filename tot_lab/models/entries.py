@@ -21,7 +21,7 @@ import msgspec
 from tot_lab._version import __version__
 from tot_lab.core.calls import Reply, believed, readable
 from tot_lab.core.files import read_gzip, read_regular, write_whole
-from tot_lab.models.keys import SCHEMA, Request
+from tot_lab.models.keys import SCHEMA, Request, shortened
 from tot_lab.models.store import CacheError
 
 
@@ -78,7 +78,7 @@ def unpacked(key: str, data: bytes) -> Entry:
     """
     entry: Entry = _checked(key, data, _entry_of)
     if entry.request.key != key:
-        raise DamagedEntry(f"cache entry {key[:12]}… holds the reply to a request with another key")
+        raise DamagedEntry(f"cache entry {shortened(key)} holds the reply to a request with another key")
     return entry
 
 
@@ -93,18 +93,18 @@ def stored_in(key: str, data: bytes) -> Stored:
 def _checked(key: str, data: bytes, decode: Callable[[Any], Any]) -> Any:
     body = memoryview(data)[_CHECKSUM:]
     if zlib.crc32(body).to_bytes(_CHECKSUM) != data[:_CHECKSUM]:
-        raise DamagedEntry(f"cache entry {key[:12]}… is damaged: its checksum does not match")
+        raise DamagedEntry(f"cache entry {shortened(key)} is damaged: its checksum does not match")
     try:
         found = decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DamagedEntry(f"cache entry {key[:12]}… cannot be read: {error}") from None
+        raise DamagedEntry(f"cache entry {shortened(key)} cannot be read: {error}") from None
     if found.schema > SCHEMA:
         raise DamagedEntry(
-            f"cache entry {key[:12]}… has schema {found.schema}, written by a newer tot_lab. This version "
-            f"({__version__}) reads up to schema {SCHEMA}. Update tot_lab"
+            f"cache entry {shortened(key)} has schema {found.schema}, written by a newer tot_lab. This "
+            f"version ({__version__}) reads up to schema {SCHEMA}. Update tot_lab"
         )
     if (why := _fault(found.reply)) is not None:
-        raise DamagedEntry(f"cache entry {key[:12]}… is damaged: {why}")
+        raise DamagedEntry(f"cache entry {shortened(key)} is damaged: {why}")
     return found
 
 

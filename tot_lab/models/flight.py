@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from tot_lab.core.calls import Call, CallObserver, Reply
-from tot_lab.models.stack import RUN_NUMBER, Backend, Give, SampleCalls
+from tot_lab.models.stack import RUN_NUMBER, Backend, Give, Grouping, SampleCalls
 
 
 class Flight:
@@ -31,17 +31,18 @@ class Flight:
         stated_before: The same amounts of calls that have left.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    task: asyncio.Task[None] | None = None
+    fellows: Collection[Flight] = ()
+    outcome: Sequence[Reply] | BaseException | None = None
+    paid: float | None = None
+    state = ""
+    stated = 0.0
+    stated_before = 0.0
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None, *observers: CallObserver) -> None:
         self.loop = loop or asyncio.get_running_loop()
-        self.task: asyncio.Task[None] | None = None
-        self.fellows: Collection[Flight] = ()
-        self.outcome: Sequence[Reply] | BaseException | None = None
-        self.observers: list[CallObserver] = []
+        self.observers = list(observers)
         self.turns: list[asyncio.Future[None]] = []
-        self.paid: float | None = None
-        self.state = ""
-        self.stated = 0.0
-        self.stated_before = 0.0
         self.run_number = RUN_NUMBER.get()
 
     def start(self, inner: Backend, calls: Sequence[Call]) -> None:
@@ -56,7 +57,8 @@ class Flight:
     def land(self, outcome: Sequence[Reply] | BaseException) -> None:
         """Store the outcome of the request, and wake the calls that wait for it."""
         self.outcome = outcome
-        self.wake()
+        if self.turns:
+            self.wake()
 
     def wake(self) -> None:
         """Let all calls that wait in `end` continue."""
@@ -66,12 +68,13 @@ class Flight:
             if not turn.done():
                 turn.set_result(None)
 
-    def add(self, observer: CallObserver) -> None:
-        """Add the observer of a call that waits for the request."""
-        self.observers.append(observer)
+    def add(self, *observers: CallObserver) -> None:
+        """Add the observers of calls that wait for the request."""
+        self.observers += observers
         self.run_number = min(self.run_number, RUN_NUMBER.get())
         if self.state in ("call.queued", "call.retried"):
-            observer.note("call.queued")
+            for observer in observers:
+                observer.note("call.queued")
 
     async def end(self, *observers: CallObserver) -> None:
         """Wait until the request has ended. If this wait is cancelled, `observers` are removed."""
@@ -160,12 +163,12 @@ class SingleFlight:
     """The layer that merges equal calls in flight into one request.
 
     Args:
-        inner: The next layer, a `Backend`. `answer_each` needs a `Grouping`.
+        inner: The next layer. `answer_each` needs a `Grouping`.
         key: Returns the key of a call. Calls with equal keys are equal.
         flights: The flights in progress by key. Several stacks share the dict.
     """
 
-    def __init__(self, inner: Any, key: Callable[[Call], str], flights: dict[str, Flight]) -> None:
+    def __init__(self, inner: Backend, key: Callable[[Call], str], flights: dict[str, Flight]) -> None:
         self.inner = inner
         self.key = key
         self.flights = flights
@@ -197,44 +200,45 @@ class SingleFlight:
             key = self.key(call)
             if (known := self.flights.get(key)) is not None and known.open:
                 give(observer, None)
-                continue
-            flight = self.flights[key] = Flight(loop)
-            flight.add(observer)
-            flight.fellows = flights
-            flights[flight], calls[flight] = (key, observer), call
-        if not flights:
-            return
+            else:
+                flight = self.flights[key] = Flight(loop, observer)
+                flight.fellows = flights
+                flights[flight], calls[flight] = (key, observer), call
 
         def land(flight: Flight, reply: Reply | None) -> None:
             key, observer = flights[flight]
             self._forget(key, flight)
-            if observer not in asked:  # its call waits no longer, and the next call is charged
+            is_waiting = observer in asked
+            if not is_waiting:  # the next call is charged
                 flight.remove([observer])
             flight.land([] if reply is None else [reply])
-            if observer in asked:
+            if is_waiting:
                 observer.paid = flight.due
                 give(observer, reply)
 
         async def carry_out() -> None:
             with landing(flights):
-                await self.inner.answer_each(calls, land)
+                await cast(Grouping, self.inner).answer_each(calls, land)
 
+        if not flights:
+            return
         task = loop.create_task(carry_out())
         for flight in flights:
             flight.task = task
         try:
             await asyncio.shield(task)
-            for flight in flights:
-                flight.replies()  # raises the exception of a failed request
         except asyncio.CancelledError as error:
             for flight, (_, observer) in flights.items():
                 flight.leave([observer], *error.args)
             raise
         finally:
             for flight, (key, _) in flights.items():
-                if flight.ended or not flight.observers:
+                if flight.outcome is not None or not flight.observers:
                     self._forget(key, flight)
                     flight.fellows = ()  # breaks a reference cycle
+        for flight in flights:
+            if isinstance(flight.outcome, BaseException):
+                raise flight.outcome
 
     def _forget(self, key: str, flight: Flight) -> None:
         if self.flights.get(key) is flight:

@@ -4,6 +4,9 @@ A key is the hash of everything that can change a reply, and of nothing else. A 
 replies whatever its timeouts, limits and library versions are, while two models, two sample indices or two
 lists of tools never share a key. Without the sample index, all candidates of a tree search would be the same
 text.
+
+The samples of a request have neighbouring keys, so that a database writes them to the same pages. A key is
+`HASH:REPEAT:ATTEMPT:SAMPLE`, where `HASH` is of everything else.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -56,16 +61,31 @@ class Request(
     alternatives: int | None = None  # `None` is omitted, so that keys of earlier versions stay valid
 
     @cached_property
-    def key(self) -> str:
-        """The SHA-256 of the request as JSON, in hex. The order of properties in schemas and tools changes
-        it, since a model sees that order.
+    def of_any_sample(self) -> str:
+        """The beginning of the keys of all samples, attempts and repeats: a 160-bit hash in hex. The order of
+        properties in schemas and tools changes it, since a model sees that order.
         """
-        return hashlib.sha256(_encoded(self)).hexdigest()
+        shared = _encoded(msgspec.structs.replace(self, sample_index=0, attempt=(), repeat=0))
+        return hashlib.blake2b(shared, digest_size=20).hexdigest()
 
-    @property
-    def of_any_sample(self) -> bytes:
-        """The part of the request that all samples, attempts and repeats of a call have in common."""
-        return _encoded(msgspec.structs.replace(self, sample_index=0, attempt=(), repeat=0))
+    @cached_property
+    def key(self) -> str:
+        """The key of the reply in the cache."""
+        return self.of_any_sample + _suffix(self)
+
+    def of_sample(self, call: Call) -> Request:
+        """Return the request of `call`, which differs only in sample, attempt and repeat."""
+        request = msgspec.structs.replace(
+            self, sample_index=call.sample_index, attempt=call.attempt, repeat=call.repeat
+        )
+        shared = self.of_any_sample
+        request.__dict__.update(of_any_sample=shared, key=shared + _suffix(call))
+        return request
+
+
+def _suffix(call: Call | Request) -> str:
+    attempt = ".".join(map(str, call.attempt)) if call.attempt else ""
+    return f":{call.repeat}:{attempt}:{call.sample_index}"
 
 
 _encoded = msgspec.json.Encoder().encode
@@ -104,7 +124,7 @@ def request_of(call: Call, model: dict[str, Any]) -> Request:
 
 
 class Requests:
-    """Builds the requests of calls to one model, once for each call between `remember` and `forget`.
+    """Builds the requests of calls to one model.
 
     Args:
         model: The identity of the model, with sorted keys.
@@ -112,24 +132,29 @@ class Requests:
 
     def __init__(self, model: dict[str, Any]) -> None:
         self.model = model
-        self._on_their_way: dict[int, Request | None] = {}
+        self._known: dict[int, Request] = {}
 
     def __call__(self, call: Call) -> Request:
         """Return the request of `call`."""
-        known = self._on_their_way.get(id(call))
-        if known is None:
-            known = request_of(call, self.model)
-            if id(call) in self._on_their_way:
-                self._on_their_way[id(call)] = known
-        return known
+        return self._known.get(id(call)) or request_of(call, self.model)
 
-    def remember(self, call: Call) -> None:
-        """Store the request of `call` when it is first built. Call `forget` when the call has ended."""
-        self._on_their_way[id(call)] = None
+    @contextmanager
+    def remembered(self, calls: Sequence[Call]) -> Iterator[None]:
+        """Build the requests of `calls`, samples of one request, once for the whole block."""
+        first = self._known[id(calls[0])] = request_of(calls[0], self.model)
+        for call in calls[1:]:
+            self._known[id(call)] = first.of_sample(call)
+        try:
+            yield
+        finally:
+            for call in calls:
+                self._known.pop(id(call), None)  # one `Call` object may be in flight twice
 
-    def forget(self, call: Call) -> None:
-        """Remove the stored request of `call`, which has ended."""
-        self._on_their_way.pop(id(call), None)  # one `Call` object may be in flight twice
+
+def shortened(key: str) -> str:
+    """Return `key` with only the beginning of its hash, for messages."""
+    hash, colon, sample = key.partition(":")
+    return f"{hash[:12]}…{colon}{sample}"
 
 
 def in_order(value: Any) -> Any:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import nullcontext
+from typing import Any, NamedTuple, cast
 
 from tot_lab.core.calls import Call, CallObserver, Model, Need, Reply
 from tot_lab.core.parts import Part, UserFunction
@@ -31,7 +32,7 @@ from tot_lab.models.ready import Ready
 from tot_lab.models.retries import Retried
 from tot_lab.models.served_weights import UNASKED, ServedWeights
 from tot_lab.models.spending import Costed, Spending, SpendLimiter
-from tot_lab.models.stack import Backend, Endpoint, Give, SampleCalls, is_model
+from tot_lab.models.stack import Backend, Endpoint, Give, Grouping, SampleCalls, is_model
 from tot_lab.models.warming import Warmed
 from tot_lab.runtime.roles import Role, roles_of
 from tot_lab.runtime.settings import RunnerSettings
@@ -245,7 +246,7 @@ class Gateway:
                 route = Route(self._end(model).reply)
             else:
                 request = Requests(identity_of(model))
-                route = _through(self._stack(model, request), request)
+                route = _through(self._stack(model, request), request, self.mode != "off")
             self._routes[name] = route
         return route
 
@@ -265,7 +266,7 @@ class Gateway:
             return kept and model.pure
         return self.given_cache is not None or (self.mode == "replay" and not isinstance(model, Part))
 
-    def _stack(self, model: Model | Endpoint | Tool, request: Requests) -> Any:
+    def _stack(self, model: Model | Endpoint | Tool, request: Requests) -> Backend:
         """Return the layers above `model`: a `Backend`, and a `Grouping` above an endpoint."""
         weights = UNASKED
         if isinstance(model, Endpoint) and self.mode != "replay":
@@ -298,26 +299,17 @@ class Gateway:
         return self.toolbox.carrying(model, replaying=self.mode == "replay", keys=keys)
 
 
-def _through(stack: Any, request: Requests) -> Route:
-    """Return the route through the layers of a stack, which share one `Request` per call."""
+def _through(stack: Backend, request: Requests, is_keyed: bool) -> Route:
+    """Return the route through the layers of a stack. If `is_keyed`, they share one `Request` per call."""
 
     async def ask(call: Call, observer: CallObserver) -> Reply:
-        request.remember(call)
-        try:
-            replies: Sequence[Reply] = await stack.answer((call,), observer)
+        with request.remembered((call,)) if is_keyed else nullcontext():
+            replies = await stack.answer((call,), observer)
             return replies[0]
-        finally:
-            request.forget(call)
 
     async def ask_each(asked: SampleCalls, give: Give) -> None:
-        calls = [*asked.values()]
-        for call in calls:
-            request.remember(call)
-        try:
-            await stack.answer_each(asked, give)
-        finally:
-            for call in calls:
-                request.forget(call)
+        with request.remembered([*asked.values()]) if is_keyed else nullcontext():
+            await cast(Grouping, stack).answer_each(asked, give)
 
     return Route(ask, ask_each)
 

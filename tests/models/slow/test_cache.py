@@ -13,13 +13,15 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import groupby, product
 from pathlib import Path
 
 import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support import ROOT, TASK, answer_to, wait
 from support.cached import SEARCH, calls_in, entry, searched
 from support.endpoint import scripted
@@ -30,7 +32,7 @@ from tot_lab.core.calls import Call, Message, Reply, ToolCall
 from tot_lab.core.records import Note
 from tot_lab.lab.sharing import export_calls, import_calls, prune, replies_by_key, verify
 from tot_lab.models.entries import Entry, export, packed, unpacked
-from tot_lab.models.keys import SCHEMA, Request, in_order, request_of
+from tot_lab.models.keys import SCHEMA, Request, Requests, in_order, request_of
 from tot_lab.models.store import CacheError, Store
 
 # Once.
@@ -169,6 +171,29 @@ def test_a_request_comes_back_under_its_key(call, endpoint):
     assert unpacked(key, packed(kept)).request.key == key
 
 
+def test_the_samples_of_a_request_have_different_keys_and_are_neighbours():
+    attempts = [(), (0,), (1,), (2,), (12,), (1, 2), (2, 1), (1, 2, 0)]
+    samples = list(product(("why?", "why not?", "when?"), (0, 1, 2, 12, 31), attempts, (0, 1, 2, 12)))
+    keys = {}
+    for text, draw, attempt, again in samples:
+        call = Call("0", "ask", (Message("user", text),), draw, attempt, again)
+        keys[request_of(call, {"model": "m"}).key] = text
+    assert len(keys) == len(samples)
+    assert len([*groupby(sorted(keys), keys.__getitem__)]) == 3
+    assert max(map(len, keys)) < 64
+
+
+@given(calls, endpoints)
+def test_samples_that_are_requested_together_have_the_keys_that_they_have_alone(call, endpoint):
+    changes = [{}, {"sample_index": 7}, {"attempt": (3, 1)}, {"repeat": 2}, {"node": "0.4"}]
+    group = [structs.replace(call, **change) for change in changes]
+    requests = Requests(endpoint)
+    with requests.remembered(group):
+        together = [(requests(one), requests(one).key) for one in group]
+    assert together == [(request_of(one, endpoint), request_of(one, endpoint).key) for one in group]
+    assert [requests(one) for one in group] == [request for request, _ in together]
+
+
 def test_no_field_of_a_call_is_forgotten():
     kept = set(Request.__struct_fields__)
     assert set(Call.__struct_fields__) - kept == {"node", "purpose"}  # neither changes an answer
@@ -178,7 +203,7 @@ def test_keys_stay_what_they_are_from_version_to_version():
     # A changed key loses every answer that was paid for: only with a new SCHEMA.
     call = Call("0.1", "value", (Message("user", "Wie gut? ∑"),), 2, temperature=0.5, stop=("\n",))
     key = request_of(call, {"model": "gpt-4.1-mini", "base_url": "https://api.openai.com/v1"}).key
-    assert key == "53bed64e0ea36069c97b7fa751c05d346d6d54959f2f1cc91c510b12884f4bbb"
+    assert key == "3d7e0d0801eca992d5556663df4d6d9abbdfd80f:0::2"
     assert SCHEMA == 1
 
 
@@ -324,17 +349,19 @@ def test_what_a_loop_keeps_in_one_turn_is_one_commit_and_the_first_value_stays(t
     store._disk.transact = lambda: committed.append(1) or plain()
 
     async def go():
-        taken = await asyncio.gather(*(store.keep(f"{k}", b"x") for k in range(64)))
-        assert all(taken)
+        taken = await asyncio.gather(
+            *(store.keep([(f"{k}", b"x"), (f"{k + 1}", b"z")]) for k in range(0, 64, 2))
+        )
+        assert taken == [[True, True]] * 32
         assert len(committed) == 1
-        assert [await store.keep("3", b"y"), await store.keep("new", b"y")] == [False, True]
+        assert await store.keep([("3", b"y"), ("new", b"y"), ("new", b"z")]) == [False, True, False]
         # A thread that waits in the same turn must not wait for the loop, which it blocks.
-        late = store.keep("late", b"x")
+        late = store.keep([("late", b"x")])
         assert store.put("at once", b"x").result(timeout=20)
-        assert await late
+        assert await late == [True]
 
     wait(go())
-    assert [store.get(key) for key in ("3", "new", "late", "at once")] == [b"x", b"y", b"x", b"x"]
+    assert [store.get(key) for key in ("2", "3", "new", "late", "at once")] == [b"x", b"z", b"y", b"x", b"x"]
     store.close()
 
 
@@ -342,11 +369,11 @@ def test_a_loop_that_ends_before_the_commit_loses_nothing_and_holds_up_no_other(
     store = Store(tmp_path)
 
     async def leave(key):
-        store.keep(key, b"x")
+        store.keep([(key, b"x")])
 
     async def stay(key):
         async with asyncio.timeout(20):
-            return await store.keep(key, b"x")
+            return await store.keep([(key, b"x")])
 
     asyncio.run(leave("one"))
     stopped = asyncio.new_event_loop()
@@ -485,7 +512,7 @@ class Trap:
 
 
 @pytest.mark.parametrize(
-    "planted", ["pickled value", "pickled key", "file", "schema", "bits", "other", "cut"]
+    "planted", ["pickled value", "pickled key", "text", "schema", "bits", "other", "cut"]
 )
 def test_a_spoilt_entry_is_named_never_run_never_served(tmp_path, planted):
     folder = tmp_path / "calls"
@@ -496,23 +523,22 @@ def test_a_spoilt_entry_is_named_never_run_never_served(tmp_path, planted):
     (key,) = tl.Cache(folder).newest
     data = tl.Cache(folder).newest.get(key)
     if planted == "pickled value":
-        row(folder, "UPDATE Cache SET mode = 4, value = ?", pickle.dumps(trap))
+        row(folder, "UPDATE calls SET value = ?", pickle.dumps(trap))
     elif planted == "pickled key":
-        row(folder, "UPDATE Cache SET raw = 0, key = ?", pickle.dumps(trap))
-    elif planted == "file":
-        (tmp_path / "secret").write_bytes(b"elsewhere")
-        row(folder, "UPDATE Cache SET mode = 2, filename = ?, value = NULL", "../../secret")
+        row(folder, "UPDATE calls SET key = ?", pickle.dumps(trap))
+    elif planted == "text":
+        row(folder, "UPDATE calls SET value = ?", "no bytes")
     elif planted == "schema":
         newer = unpacked(key, data)
         import msgspec
 
-        row(folder, "UPDATE Cache SET value = ?", packed(msgspec.structs.replace(newer, schema=SCHEMA + 1)))
+        row(folder, "UPDATE calls SET value = ?", packed(msgspec.structs.replace(newer, schema=SCHEMA + 1)))
     elif planted == "bits":
-        row(folder, "UPDATE Cache SET value = ?", data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+        row(folder, "UPDATE calls SET value = ?", data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
     elif planted == "cut":
-        row(folder, "UPDATE Cache SET value = ?", data[:40])
+        row(folder, "UPDATE calls SET value = ?", data[:40])
     else:
-        row(folder, "UPDATE Cache SET value = ?", packed(entry("another's answer")[1]))
+        row(folder, "UPDATE calls SET value = ?", packed(entry("another's answer")[1]))
     done = tot_lab("cache", "verify", "--cache", str(folder), folder=tmp_path)
     assert done.returncode == 1, done.stdout
     assert "Traceback" not in done.stderr
@@ -770,8 +796,8 @@ def test_one_damaged_entry_stops_neither_the_rest_nor_an_import(tmp_path):
     folder = tmp_path / "calls"
     searched(scripted(), folder)
     keys = list(tl.Cache(folder).newest)
-    row(folder, "UPDATE Cache SET value = ? WHERE key = ?", b"x" * 99, keys[0])
-    row(folder, "UPDATE Cache SET raw = 0 WHERE key = ?", keys[1])
+    row(folder, "UPDATE calls SET value = ? WHERE key = ?", b"x" * 99, keys[0])
+    row(folder, "UPDATE calls SET key = CAST(key AS BLOB) WHERE key = ?", keys[1])
     assert len(verify(tl.Cache(folder))) == 2
     other = tmp_path / "other"
     searched(scripted(), other)
@@ -845,10 +871,10 @@ def test_one_cache_serves_many_event_loops_and_threads(tmp_path):
 def test_what_is_kept_before_a_store_closes_is_on_disk(tmp_path):
     async def keep_and_close():
         store = Store(tmp_path)
-        done = store.keep("key", b"value")
+        done = store.keep([("key", b"value")])
         store.close()
         assert Store(tmp_path).get("key") == b"value"
-        assert await done
+        assert await done == [True]
 
     wait(keep_and_close())
 
@@ -893,6 +919,17 @@ def test_a_database_that_was_emptied_or_cut_is_reported_and_stays(tmp_path, size
     with pytest.raises(CacheError, match=message):
         wait(lab.run(SEARCH, TASK))
     assert not list((tmp_path / "runs").glob("*.jsonl"))
+
+
+def test_a_database_of_another_program_is_reported_and_stays(tmp_path):
+    folder = tmp_path / "1"
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "cache.db")) as other, other:
+        other.execute("CREATE TABLE Cache (key BLOB, value BLOB)")
+    before = (folder / "cache.db").read_bytes()
+    with pytest.raises(CacheError, match=r"cannot be opened: no such table: calls\. Pass the lab another"):
+        tl.Cache(tmp_path)
+    assert (folder / "cache.db").read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "device"])

@@ -151,7 +151,7 @@ def test_keys_and_entries_of_earlier_versions_are_read():
     """The key and the reply were written before log-probabilities were condensed."""
     call = Call("0", "sample", (Message("user", "2 + 2?"),), 3, temperature=0.7, logprobs=20)
     request = request_of(call, {"model": "m"})
-    assert request.key == "c44193b0be41b3a7c1b60b7f96ae3c38306bcc908e5913fdbc14b15b5a7bce47"
+    assert request.key == "aec0f258d44f4567721ba3bbf89715ad0af57fc9:0::3"
     old = Reply("4", logprobs=(TokenLogprob("4", -0.25, {"4": -0.25, "5": -1.75}),))
     body = packed(Entry(1, request, old, 0.1, "2026-01-01T00:00:00+00:00", {}))
     tokens = '[{"token":"4","logprob":-0.25,"top":{"4":-0.25,"5":-1.75}}]'

@@ -173,7 +173,7 @@ def test_a_call_without_it_has_the_key_and_the_bytes_that_it_had():
     parameters = {"type": "object", "properties": {}}
     call = Call("0.1", "act", talk, tools=({"name": "add", "description": "d", "parameters": parameters},))
     key = request_of(call, {"model": "m"}).key
-    assert key == "af11981b56703be27aa5ea19becead8646c848b5d7cb9adfa0421f330aa0aeb7"
+    assert key == "54aa6142476ce4a922bc01707ed0d484f5065416:0::0"
     with_state = msgspec.structs.replace(talk[1], provider_state='{"reasoning_content": "x"}')
     other = msgspec.structs.replace(call, messages=(talk[0], with_state, talk[2]))
     assert request_of(other, {"model": "m"}).key != key

@@ -63,7 +63,7 @@ runs keep it busy.
 MAX_UNDER_WAY = 128
 
 KEY = 8
-"""Bytes kept of the cache key of each call, enough to distinguish millions of calls."""
+"""Bytes kept of a hash of the cache key of each call, enough to distinguish millions of calls."""
 
 LOOK = 0.005
 """Seconds between two checks whether a further run is needed to keep the models busy."""
@@ -420,7 +420,7 @@ class Sweep(SweepMethods):
         return row_of(run, error, len(keys.keys() - not_sent(run)), b"".join(keys.values()))
 
     def keys_of(self, run: Run) -> dict[Position, bytes]:
-        """Return the beginning of the cache key of each call that was made, by position."""
+        """Return a hash of the cache key of each call that was made, by position."""
         return {
             line.p: self.key_of(call)
             for call, line in run.admitted
@@ -428,7 +428,7 @@ class Sweep(SweepMethods):
         }
 
     def key_of(self, call: Call) -> bytes:
-        """Return the beginning of the cache key of a call."""
+        """Return a hash of the cache key of a call."""
         try:
             identity = self._identities.get(call.model)
             if identity is None:
@@ -437,8 +437,8 @@ class Sweep(SweepMethods):
                 )
             key = request_of(call, identity).key
         except Exception:  # an unknown model, or a setting that cannot be part of a key
-            key = hashlib.sha256(repr(call).encode()).hexdigest()
-        return bytes.fromhex(key[: 2 * KEY])
+            key = repr(call)
+        return hashlib.blake2b(key.encode(), digest_size=KEY).digest()
 
     def model_of(self, role: str) -> Any:
         """Return the model of a role."""
