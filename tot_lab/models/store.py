@@ -1,8 +1,9 @@
 """A durable key-value store on disk.
 
 A value that `put` has acknowledged is on disk, whatever happens to the process or the machine. Nothing is
-evicted, expired or unpickled. A store is one table of an SQLite database in WAL mode, which is safe across
-threads and processes. Each commit is synced.
+evicted, expired or unpickled. The store is built on diskcache (SQLite in WAL mode, safe across threads and
+processes) without these defaults of it: eviction at 1 GiB, pickled keys and values, large values in separate
+files, and commits that are not synced.
 
 One commit writes all values that arrived during the previous commit, and wakes each waiting event loop once.
 A database that cannot be written (full disk, read-only mount) is opened read-only.
@@ -17,15 +18,18 @@ import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from itertools import groupby, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
+
+import diskcache
 
 from tot_lab.core.calls import Halt
 
@@ -35,174 +39,76 @@ class CacheError(Halt):
 
 
 class UnrecognizedKey(str):
-    """Stands for a key that is not text, so that tot_lab did not write it."""
+    """Stands for a key that is not plain text, so that tot_lab did not write it. It is not unpickled."""
 
 
-class Forkable(Protocol):
-    """An object with threads, locks or connections, which do not survive a fork. `_prepare` resets them."""
-
-    def _prepare(self) -> None: ...
+_FIND = "SELECT mode, filename, value FROM Cache WHERE key = ? AND raw = 1"
 
 
-_FORKABLE: WeakSet[Forkable] = WeakSet()
+class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no type hints
+    """Stores text keys and bytes values in the database, and refuses anything else."""
+
+    def put(self, key: Any) -> tuple[Any, bool]:
+        if type(key) is not str:
+            raise TypeError(f"A cache key must be a str: got {type(key).__name__}.")
+        return key, True
+
+    def get(self, key: Any, raw: Any) -> str:
+        return key if raw and type(key) is str else UnrecognizedKey("(not plain text)")
+
+    def store(self, value: Any, read: bool, key: Any = None) -> tuple[int, int, None, Any]:
+        if type(value) is not bytes or read:
+            raise TypeError(f"A cache value must be bytes: got {type(value).__name__}.")
+        return len(value), diskcache.core.MODE_RAW, None, sqlite3.Binary(value)
+
+    def fetch(self, mode: int, filename: Any, value: Any, read: bool) -> bytes:
+        return _plain(self._directory, mode, filename if not read else "", value)
 
 
-def prepare_in_children(one: Forkable) -> None:
-    """Let every forked child process call `one._prepare` right after the fork."""
-    _FORKABLE.add(one)
-
-
-def _prepare_all() -> None:
-    for one in list(_FORKABLE):
-        one._prepare()
-
-
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_prepare_all)
-
-
-_TABLE = "CREATE TABLE IF NOT EXISTS calls (key TEXT NOT NULL UNIQUE, value BLOB NOT NULL)"
-_TIMEOUT = 60
-"""Seconds to wait for another process that has locked the database."""
-_ENTRIES_PER_STATEMENT = 100
-"""The most entries that one SQL statement stores. Older versions of SQLite accept 999 values."""
-
-
-class _Database:
-    """A database with one connection, which all threads share. It is opened when it is first used.
-
-    One SQL statement takes many entries: at each, the writing thread and the event loop hand over the
-    interpreter lock, which takes longer than the statement.
+class _Database(diskcache.Cache):  # type: ignore[misc]
+    """A diskcache that finds an entry with one SQL statement and adds many with two. At each statement, the
+    writing thread and the event loop hand over the interpreter lock, which takes longer than the statement.
     """
 
-    def __init__(self, opened: Callable[[], sqlite3.Connection]) -> None:
-        self._opened = opened
-        self._prepare()
-        prepare_in_children(self)
-
-    def _prepare(self) -> None:
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-
-    def rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Return the result of an SQL statement."""
-        with self._lock:
-            if self._connection is None:
-                self._connection = self._opened()
-            return self._connection.execute(query, values).fetchall()
-
-    @contextmanager
-    def transact(self) -> Iterator[None]:
-        """Carry out the statements of the block in one transaction, or none of them if it raises."""
-        with self._lock:
-            try:
-                self.rows("BEGIN IMMEDIATE")
-                yield
-                self.rows("COMMIT")
-            except BaseException:
-                self.close()  # which rolls the transaction back
-                raise
+    def find(self, key: str) -> bytes | None:
+        """Return the value under `key`, or `None`."""
+        rows = self._sql(_FIND, (key,)).fetchall()
+        return _plain(self._directory, *rows[0]) if rows else None
 
     def held(self, keys: Collection[str]) -> set[str]:
-        """Return those of `keys` that have a value."""
+        """Return those of `keys` that have a value, with one statement."""
         marks = ", ".join("?" * len(keys))
-        return {key for (key,) in self.rows(f"SELECT key FROM calls WHERE key IN ({marks})", [*keys])}
+        query = f"SELECT key FROM Cache WHERE raw = 1 AND key IN ({marks})"
+        return {key for (key,) in self._sql(query, [*keys]).fetchall()}
 
     def add(self, entries: Sequence[tuple[str, bytes]]) -> list[bool]:
         """Store each value whose key is new, in the open transaction. Returns whether each was stored."""
-        outcomes = list[bool]()
+        now, outcomes = time.time(), list[bool]()
         for start in range(0, len(entries), _ENTRIES_PER_STATEMENT):
             some = entries[start : start + _ENTRIES_PER_STATEMENT]
-            known = self.held([key for key, _ in some])
-            values = list[str | bytes]()
+            known, values = self.held([key for key, _ in some]), list[Any]()
             for key, value in some:
                 outcomes.append(key not in known)
                 if key not in known:
                     known.add(key)
-                    values += (key, value)
+                    values += (key, now, now, len(value), diskcache.core.MODE_RAW, value)
             if values:
-                self.rows(f"INSERT INTO calls VALUES {', '.join(['(?, ?)'] * (len(values) // 2))}", values)
+                rows = ", ".join(["(?, 1, ?, ?, ?, ?, ?)"] * (len(values) // 6))
+                self._sql(
+                    f"INSERT INTO Cache (key, raw, store_time, access_time, size, mode, value) VALUES {rows}",
+                    values,
+                )
         return outcomes
 
     def replace(self, entries: Sequence[tuple[str, bytes]]) -> list[bool]:
         """Store each value in the open transaction."""
-        for entry in entries:
-            self.rows("INSERT OR REPLACE INTO calls VALUES (?, ?)", entry)
-        return [True] * len(entries)
-
-    def close(self) -> None:
-        """Close the connection. The next statement opens another one."""
-        with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+        return [self.set(*entry) for entry in entries]
 
 
-def _connected(path: Path, how: str) -> sqlite3.Connection:
-    """Connect to a database, and read an entry."""
-    database = sqlite3.connect(
-        f"{path.absolute().as_uri()}?{how}",
-        uri=True,
-        timeout=_TIMEOUT,
-        isolation_level=None,  # transactions are begun and ended by statements
-        check_same_thread=False,
-    )
-    try:
-        for setting in (
-            "cache_size = 1024",  # 4 MiB; reads come from the mapped file
-            "mmap_size = 67108864",
-            "synchronous = FULL",  # a commit is on disk
-        ):
-            database.execute(f"PRAGMA {setting}")
-        database.execute("SELECT key, value FROM calls LIMIT 1").fetchall()
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-class _ReadOnly(_Database):
-    """A database that cannot be written.
-
-    Raises:
-        sqlite3.Error: If the database cannot be read either.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "cache.db"
-        self._copy: tempfile.TemporaryDirectory[str] | None = None
-        super().__init__(self._opened_to_read)
-        self.rows("SELECT 1")
-
-    def _opened_to_read(self) -> sqlite3.Connection:
-        log = self._path.with_name("cache.db-wal")
-        try:
-            return _connected(self._path, "mode=ro")
-        except sqlite3.OperationalError:
-            # SQLite cannot create the index of the write-ahead log in this folder. An empty log needs none;
-            # otherwise the database and the log are copied to a temporary folder.
-            if not log.exists() or not log.stat().st_size:
-                return _connected(self._path, "mode=ro&immutable=1")
-        self._copy = tempfile.TemporaryDirectory(prefix="tot-lab-", ignore_cleanup_errors=True)
-        for file in (self._path, log):
-            shutil.copyfile(file, Path(self._copy.name) / file.name)
-        return _connected(Path(self._copy.name) / self._path.name, "mode=rw")
-
-    def held(self, keys: Collection[str]) -> set[str]:
-        """Return `keys`, so that each is looked up by itself."""
-        return set(keys)
-
-    @contextmanager
-    def transact(self) -> Iterator[None]:
-        """Raise an error."""
-        raise sqlite3.OperationalError("the cache cannot be written here")
-        yield
-
-    def close(self) -> None:
-        """Close the connection, and delete the copy of the database."""
-        super().close()
-        if self._copy is not None:
-            self._copy.cleanup()
+_ENTRIES_PER_STATEMENT = 100
+"""The most entries that one SQL statement stores, 6 values each. Older versions of SQLite accept
+999 values.
+"""
 
 
 class _Write(NamedTuple):
@@ -242,15 +148,125 @@ def _resolve(pairs: Sequence[tuple[asyncio.Future[list[bool]], _Outcome]]) -> No
             done.set_result(outcome)
 
 
-def _create(path: Path) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as database:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute(_TABLE)
+def _plain(folder: Any, mode: Any, filename: Any, value: Any) -> bytes:
+    """Return the value in a row of the database. Raises `CacheError` unless it is plain bytes, as tot_lab
+    writes.
+    """
+    if mode != diskcache.core.MODE_RAW or type(value) is not bytes or filename is not None:
+        raise CacheError(f"{folder}: ignored an entry that is not plain bytes, possibly a planted pickle.")
+    return value
 
 
-def _is_in_wal_mode(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(20)[18:] == b"\2\2"
+class Forkable(Protocol):
+    """An object with threads, locks or connections, which do not survive a fork. `_prepare` resets them."""
+
+    def _prepare(self) -> None: ...
+
+
+_FORKABLE: WeakSet[Forkable] = WeakSet()
+
+
+def prepare_in_children(one: Forkable) -> None:
+    """Let every forked child process call `one._prepare` right after the fork."""
+    _FORKABLE.add(one)
+
+
+def _prepare_all() -> None:
+    for one in list(_FORKABLE):
+        one._prepare()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_prepare_all)
+
+
+class _ReadOnly:
+    """A database that cannot be written, with the methods of `_Database` that reading needs.
+
+    Raises:
+        sqlite3.Error: If the database cannot be read either.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        self._database: sqlite3.Connection | None
+        self._prepare()
+        prepare_in_children(self)
+        self._database = self._opened()
+
+    def _prepare(self) -> None:
+        self._lock = threading.Lock()
+        self._database = None
+
+    def _opened(self) -> sqlite3.Connection:
+        path = self.folder / "cache.db"
+        log = path.with_name("cache.db-wal")
+        try:
+            return _connected(path, "mode=ro")
+        except sqlite3.OperationalError:
+            # SQLite cannot create the index of the write-ahead log in this folder. An empty log needs none;
+            # otherwise the database and the log are copied to a temporary folder.
+            if not log.exists() or not log.stat().st_size:
+                return _connected(path, "mode=ro&immutable=1")
+        self._copy = tempfile.TemporaryDirectory(prefix="tot-lab-", ignore_cleanup_errors=True)
+        for file in (path, log):
+            shutil.copyfile(file, Path(self._copy.name) / file.name)
+        return _connected(Path(self._copy.name) / path.name, "mode=rw")
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self._lock:
+            if self._database is None:
+                self._database = self._opened()
+            return self._database.execute(query, values).fetchall()
+
+    def find(self, key: str) -> bytes | None:
+        rows = self._rows(_FIND, (key,))
+        return _plain(self.folder, *rows[0]) if rows else None
+
+    def iterkeys(self) -> Iterator[str]:
+        for key, raw in self._rows("SELECT key, raw FROM Cache ORDER BY key"):
+            yield key if raw and type(key) is str else UnrecognizedKey("(not plain text)")
+
+    def __len__(self) -> int:
+        return int(self._rows("SELECT count(*) FROM Cache")[0][0])
+
+    def transact(self) -> Any:
+        raise sqlite3.OperationalError("the cache cannot be written here")
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+        if self._copy is not None:
+            self._copy.cleanup()
+
+
+def _connected(path: Path, how: str) -> sqlite3.Connection:
+    database = sqlite3.connect(
+        f"{path.absolute().as_uri()}?{how}", uri=True, timeout=60, check_same_thread=False
+    )
+    try:
+        database.execute("SELECT key, raw, mode, filename, value FROM Cache LIMIT 1").fetchall()
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+_SETTINGS = {
+    "eviction_policy": "none",
+    "cull_limit": 0,
+    "size_limit": 2**62,
+    "statistics": 0,
+    "tag_index": 0,
+    "sqlite_auto_vacuum": 0,
+    "sqlite_cache_size": 2**10,  # 4 MiB for each thread; reads come from the mapped file
+    "sqlite_journal_mode": "wal",
+    "sqlite_mmap_size": 2**26,
+    "sqlite_synchronous": 2,  # FULL: a commit is on disk
+    "disk_min_file_size": 0,
+    "disk_pickle_protocol": 0,
+}
 
 
 def _expect_contents(path: Path) -> None:
@@ -268,21 +284,13 @@ def _expect_contents(path: Path) -> None:
                 f"{path}: the database of the cache was emptied: got 0 bytes. Restore a copy, or delete the "
                 f"file to start a new one."
             )
-        journal = path.with_name(f"{path.name}-journal")
-        if journal.exists() and _is_in_wal_mode(path):
-            raise CacheError(
-                f"{path}: the database of the cache cannot be read, since SQLite would play back "
-                f"{journal.name}, which belongs to another database. Move it away."
-            )
         return
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
-        _create(part)
-        os.link(part, path)
-    except FileExistsError:  # another process was faster
-        pass
-    except OSError:  # the file system has no hard links
-        _create(path)
+        with closing(sqlite3.connect(part)) as database:
+            database.execute("PRAGMA user_version = 1")  # writes the file
+        with suppress(OSError):  # another process was faster, or the file system has no hard links
+            os.link(part, path)
     finally:
         part.unlink(missing_ok=True)
 
@@ -298,18 +306,16 @@ class Store:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        path = self.folder / "cache.db"
         try:
             if not self.folder.is_dir():
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # private to this user
                 self.folder.chmod(0o700)
-            _expect_contents(path)
-            self._disk = self._reader = _Database(lambda: _connected(path, "mode=rw"))
-            self._disk.rows("PRAGMA user_version = 1")  # an error if the database cannot be written
-            self._reader = _Database(lambda: _connected(path, "mode=rw"))
+            _expect_contents(self.folder / "cache.db")
+            self._disk: Any = _Database(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
+            self._disk.close()  # closes the connection of this thread, which may only open the cache
         except (sqlite3.OperationalError, OSError) as error:  # such as a full disk or a read-only folder
-            self._disk = self._reader = self._to_read(error)
-        except _DAMAGE as error:
+            self._disk = self._to_read(error)
+        except (*_DAMAGE, diskcache.Timeout) as error:
             raise self._damaged(error) from error
         self._prepare()
         prepare_in_children(self)
@@ -340,16 +346,18 @@ class Store:
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes under `key`, or `None`. Raises `CacheError`."""
-        with self._reading():
-            rows = self._reader.rows("SELECT value FROM calls WHERE key = ?", (key,))
-        if rows and type(rows[0][0]) is not bytes:
-            raise CacheError(f"{self.folder}: ignored an entry that is not bytes.")
-        return rows[0][0] if rows else None
+        try:
+            found: bytes | None = self._disk.find(key)
+            return found
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
 
     def held(self, keys: Collection[str]) -> Collection[str]:
         """Return those of `keys`, at most 100, that have a value, or all if the database is read-only."""
-        with self._reading():
-            return self._reader.held(keys)
+        try:
+            return self._disk.held(keys) if isinstance(self._disk, _Database) else keys
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
 
     def put(self, key: str, value: bytes, *, replace: bool = False) -> Future[bool]:
         """Store `value` under `key`, unless the key has a value and `replace` is false.
@@ -411,6 +419,8 @@ class Store:
             each = iter(stored)
             outcomes = ([*islice(each, len(write.entries))] for write in batch)
         except BaseException as error:
+            if isinstance(self._disk, diskcache.Cache):  # otherwise the database is read-only
+                self._disk.close()  # closing the connection rolls the transaction back
             outcomes = repeat(self._unwritten(error))
         _settle(list(zip(batch, outcomes, strict=False)))
 
@@ -419,22 +429,24 @@ class Store:
         try:
             with self._disk.transact():
                 for key in keys:
-                    self._disk.rows("DELETE FROM calls WHERE key = ?", (key,))
-        except _DAMAGE as error:
+                    self._disk.delete(key)
+        except (*_DAMAGE, diskcache.Timeout) as error:
             raise self._unwritten(error) from error
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over all keys in ascending order. A key that is not text is replaced by an
         `UnrecognizedKey`.
         """
-        with self._reading():
-            rows = self._reader.rows("SELECT key FROM calls ORDER BY key")
-        for (key,) in rows:
-            yield key if type(key) is str else UnrecognizedKey("(not text)")
+        try:
+            yield from self._disk.iterkeys()
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
 
     def __len__(self) -> int:
-        with self._reading():
-            return int(self._reader.rows("SELECT count(*) FROM calls")[0][0])
+        try:
+            return len(self._disk)
+        except _DAMAGE as error:
+            raise self._damaged(error) from error
 
     @property
     def size(self) -> int:
@@ -447,16 +459,9 @@ class Store:
         with self._lock:
             writer, self._writer = self._writer, None
         if writer is not None:
+            writer.submit(self._disk.close)  # closes the connection of the writer's thread
             writer.shutdown()
         self._disk.close()
-        self._reader.close()
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except _DAMAGE as error:
-            raise self._damaged(error) from error
 
     def _damaged(self, error: BaseException) -> CacheError:
         return CacheError(
@@ -465,9 +470,8 @@ class Store:
         )
 
     def _unwritten(self, error: BaseException) -> BaseException:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code == sqlite3.SQLITE_BUSY:
-            return OSError(f"{self.folder}: another process has locked the cache for {_TIMEOUT} s")
+        if isinstance(error, diskcache.Timeout):
+            return OSError(f"{self.folder}: another process has locked the cache for 60 s")
         if isinstance(error, sqlite3.OperationalError):  # such as a full disk or a read-only folder
             return OSError(f"{self.folder}: {error}")
         return self._damaged(error) if isinstance(error, _DAMAGE) else error

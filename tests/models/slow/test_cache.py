@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from itertools import groupby, product
 from pathlib import Path
 
@@ -512,7 +512,7 @@ class Trap:
 
 
 @pytest.mark.parametrize(
-    "planted", ["pickled value", "pickled key", "text", "schema", "bits", "other", "cut"]
+    "planted", ["pickled value", "pickled key", "file", "schema", "bits", "other", "cut"]
 )
 def test_a_spoilt_entry_is_named_never_run_never_served(tmp_path, planted):
     folder = tmp_path / "calls"
@@ -523,22 +523,23 @@ def test_a_spoilt_entry_is_named_never_run_never_served(tmp_path, planted):
     (key,) = tl.Cache(folder).newest
     data = tl.Cache(folder).newest.get(key)
     if planted == "pickled value":
-        row(folder, "UPDATE calls SET value = ?", pickle.dumps(trap))
+        row(folder, "UPDATE Cache SET mode = 4, value = ?", pickle.dumps(trap))
     elif planted == "pickled key":
-        row(folder, "UPDATE calls SET key = ?", pickle.dumps(trap))
-    elif planted == "text":
-        row(folder, "UPDATE calls SET value = ?", "no bytes")
+        row(folder, "UPDATE Cache SET raw = 0, key = ?", pickle.dumps(trap))
+    elif planted == "file":
+        (tmp_path / "secret").write_bytes(b"elsewhere")
+        row(folder, "UPDATE Cache SET mode = 2, filename = ?, value = NULL", "../../secret")
     elif planted == "schema":
         newer = unpacked(key, data)
         import msgspec
 
-        row(folder, "UPDATE calls SET value = ?", packed(msgspec.structs.replace(newer, schema=SCHEMA + 1)))
+        row(folder, "UPDATE Cache SET value = ?", packed(msgspec.structs.replace(newer, schema=SCHEMA + 1)))
     elif planted == "bits":
-        row(folder, "UPDATE calls SET value = ?", data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+        row(folder, "UPDATE Cache SET value = ?", data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
     elif planted == "cut":
-        row(folder, "UPDATE calls SET value = ?", data[:40])
+        row(folder, "UPDATE Cache SET value = ?", data[:40])
     else:
-        row(folder, "UPDATE calls SET value = ?", packed(entry("another's answer")[1]))
+        row(folder, "UPDATE Cache SET value = ?", packed(entry("another's answer")[1]))
     done = tot_lab("cache", "verify", "--cache", str(folder), folder=tmp_path)
     assert done.returncode == 1, done.stdout
     assert "Traceback" not in done.stderr
@@ -796,8 +797,8 @@ def test_one_damaged_entry_stops_neither_the_rest_nor_an_import(tmp_path):
     folder = tmp_path / "calls"
     searched(scripted(), folder)
     keys = list(tl.Cache(folder).newest)
-    row(folder, "UPDATE calls SET value = ? WHERE key = ?", b"x" * 99, keys[0])
-    row(folder, "UPDATE calls SET key = CAST(key AS BLOB) WHERE key = ?", keys[1])
+    row(folder, "UPDATE Cache SET value = ? WHERE key = ?", b"x" * 99, keys[0])
+    row(folder, "UPDATE Cache SET raw = 0 WHERE key = ?", keys[1])
     assert len(verify(tl.Cache(folder))) == 2
     other = tmp_path / "other"
     searched(scripted(), other)
@@ -919,17 +920,6 @@ def test_a_database_that_was_emptied_or_cut_is_reported_and_stays(tmp_path, size
     with pytest.raises(CacheError, match=message):
         wait(lab.run(SEARCH, TASK))
     assert not list((tmp_path / "runs").glob("*.jsonl"))
-
-
-def test_a_database_of_another_program_is_reported_and_stays(tmp_path):
-    folder = tmp_path / "1"
-    folder.mkdir()
-    with closing(sqlite3.connect(folder / "cache.db")) as other, other:
-        other.execute("CREATE TABLE Cache (key BLOB, value BLOB)")
-    before = (folder / "cache.db").read_bytes()
-    with pytest.raises(CacheError, match=r"cannot be opened: no such table: calls\. Pass the lab another"):
-        tl.Cache(tmp_path)
-    assert (folder / "cache.db").read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "device"])
