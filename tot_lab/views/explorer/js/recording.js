@@ -41,21 +41,22 @@ const BASE = count - LAST;
 
 /** Returns the integers of a column. @param {string} column */
 function unpacked(column) {
-  const numbers = [];
-  let [value, scale, sign] = [0, 1, 1];
+  const numbers = floats(column.length);
+  let [known, value, scale, sign] = [0, 0, 1, 1];
   for (let at = 0; at < column.length; at++) {
     const code = column.charCodeAt(at);
     const digit = DIGITS[code];
     if (code === 33) sign = -1;
     else if (digit < LAST) {
-      numbers.push(sign * (value + scale * digit));
-      [value, scale, sign] = [0, 1, 1];
+      numbers[known++] = sign * (value + scale * digit);
+      value = 0;
+      scale = sign = 1;
     } else {
       value += scale * (digit - LAST);
       scale *= BASE;
     }
   }
-  return numbers;
+  return numbers.subarray(0, known);
 }
 
 /**
