@@ -67,7 +67,7 @@ PARTIAL = 4_000
 """Maximum number of characters shown of the partial text of a streaming call. The end is shown."""
 
 DRAWING = 1.0
-"""Seconds that a page has for drawing a large run before its saved form is built, which would slow it down."""
+"""Seconds that a page has for drawing a large run before its saved form is built, which slows it down."""
 
 STEERED = ("pause", "resume", "prune", "rescore", "graft", "raise_budget")
 """Methods of `Steering` that the page may call."""
