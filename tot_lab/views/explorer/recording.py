@@ -11,7 +11,7 @@ separately: the beginnings of thoughts in batches, the full texts on request. Al
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import chain, islice
 from operator import sub
 from typing import Any
@@ -34,8 +34,8 @@ KINDS = (Thought, Scored, Decided, Call, Reply, Note, Ended)
 
 DIGITS = {kind: str(digit) for digit, kind in enumerate(KINDS)}
 
-TICKS = 100_000
-"""Units of time per second in a chunk."""
+TICKS = 10_000
+"""Units of time per second in a chunk. The browser shows milliseconds."""
 
 LONGEST = 1000
 """Maximum number of characters of a text in a chunk or batch. Longer texts are truncated."""
@@ -185,8 +185,8 @@ class Recording:
         table, rows = _unique_rows(prices)
         return {
             "answered": _differences([self._calls[line.p] for line in lines]),
-            "input": _amounts([_model_amount(e, e.input_tokens) for e in events]),
-            "output": _amounts([_model_amount(e, e.output_tokens) for e in events]),
+            "input": _amounts([_model_amount(e, e.input_tokens) for e in events], _differences),
+            "output": _amounts([_model_amount(e, e.output_tokens) for e in events], _packed),
             "answers": rows,
             "answerTable": table,
         }
@@ -437,9 +437,9 @@ def _packed(numbers: Iterable[int]) -> str:
     return "".join(map(_Codes().__getitem__, numbers))
 
 
-def _amounts(amounts: list[Any]) -> str | list[Any]:
+def _amounts(amounts: list[Any], packed: Callable[[list[Any]], str]) -> str | list[Any]:
     """Return a column of token counts as text, or unchanged if some counts are `None`."""
-    return amounts if None in amounts else _packed(amounts)
+    return amounts if None in amounts else packed(amounts)
 
 
 def _differences(numbers: Iterable[int]) -> str:

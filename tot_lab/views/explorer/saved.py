@@ -130,9 +130,10 @@ class Saved:
             self._saved_as = f"tot-lab-{uuid.uuid4().hex}"
             self._bring(f"[data-saved={self._saved_as}]{{display:none}}")
         data, _ = self._live_form()
-        later = self._save_later()
-        form = {"text/html": "", "text/plain": repr(self)} if later else self._saved_form()
-        display(self._labelled(form), raw=True, display_id=self._saved_as)
+        # A style sheet in a large notebook takes time, so it is left out of a form that is displayed later.
+        empty = {"text/html": "", "text/plain": data["text/plain"]}
+        form = empty if self._save_later() else self._labelled(self._saved_form())
+        display(form, raw=True, display_id=self._saved_as)
         # Empty texts, because nbconvert warns about an output that it cannot show.
         display({_WIDGET: data[_WIDGET], "text/html": "", "text/plain": ""}, raw=True)
 

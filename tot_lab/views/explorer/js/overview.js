@@ -8,7 +8,7 @@
  * @typedef {import("./scene.js").Camera} Camera
  */
 
-import { between, ceil, floats, floor, max, min, round } from "./numbers.js";
+import { between, ceil, floats, floor, integers, max, min, round } from "./numbers.js";
 import { STATES } from "./recording.js";
 import { DIM } from "./scene.js";
 
@@ -47,14 +47,16 @@ export function cellsOf(scene, camera, width, height) {
   const top = height / 2 - camera.y * ky; // of level 0
   const first = floor(-top / row) - 1;
   const size = PARTS.length * 3;
-  const sums = floats(columns * rows * size); // per cell and kind: thoughts, thoughts with a share, sum of shares
+  const places = integers(columns * rows); // of each cell among those with thoughts, from 1
+  let used = 0;
+  const sums = floats((min(count, columns * rows) + 1) * size); // per place and kind: thoughts, thoughts with a share, sum of shares
   for (let slot = 0; slot < count; slot++) {
     const px = (x[slot] - camera.x) * kx + width / 2;
     const column = floor(px / WIDE) + 1;
     const line = round((y[slot] * ky) / row) - first;
     if (column < 0 || column >= columns || line < 0 || line >= rows) continue;
     const kind = flags[slot] & DIM ? 3 : PART_OF_STATE[states[slot]];
-    const at = (line * columns + column) * size + kind * 3;
+    const at = (places[line * columns + column] ||= ++used) * size + kind * 3;
     sums[at]++;
     if (Number.isNaN(shares[slot])) continue;
     sums[at + 1]++;
@@ -62,14 +64,17 @@ export function cellsOf(scene, camera, width, height) {
   }
   const cells = [];
   const high = heightOf(ky);
-  for (let cell = 0; cell < columns * rows; cell++) {
-    let all = 0;
-    for (let kind = 0; kind < PARTS.length; kind++) all += sums[cell * size + kind * 3];
-    if (!all) continue;
+  for (let cell = 0; cell < places.length; cell++) {
+    if (!places[cell]) continue;
+    const start = places[cell] * size;
+    /** @type {Part[]} */
     const parts = [];
+    let all = 0;
+    for (let at = start; at < start + size; at += 3) all += sums[at];
     for (let kind = 0; kind < PARTS.length; kind++) {
-      const [count, scored, sum] = sums.subarray(cell * size + kind * 3);
-      if (count) parts.push({ kind, count, share: count / all, mean: sum / scored });
+      const at = start + kind * 3;
+      const count = sums[at];
+      if (count) parts.push({ kind, count, share: count / all, mean: sums[at + 2] / sums[at + 1] });
     }
     const line = floor(cell / columns);
     cells.push({ x: ((cell % columns) - 1) * WIDE, y: top + (line + first) * row, wide: WIDE, high, count: all, parts });

@@ -30,7 +30,7 @@ const WAYS = ["call.sent", "call.cached", "call.joined"];
 /** Notes that begin a part of a run at their thought: a step of a plan, or a strategy. */
 export const PART = /^(?:(plan)\.step_started|(\w+)\.started)$/;
 
-const TICKS = 100_000; // units of time per second, as in recording.py
+const TICKS = 10_000; // units of time per second, as in recording.py
 
 /** The value of each digit of a column, by its code. The first `LAST` digits end a number (recording.py). */
 const DIGITS = bytes(128);
@@ -41,21 +41,22 @@ const BASE = count - LAST;
 
 /** Returns the integers of a column. @param {string} column */
 function unpacked(column) {
-  const numbers = [];
-  let [value, scale, sign] = [0, 1, 1];
+  const numbers = floats(column.length);
+  let [known, value, scale, sign] = [0, 0, 1, 1];
   for (let at = 0; at < column.length; at++) {
     const code = column.charCodeAt(at);
     const digit = DIGITS[code];
     if (code === 33) sign = -1;
     else if (digit < LAST) {
-      numbers.push(sign * (value + scale * digit));
-      [value, scale, sign] = [0, 1, 1];
+      numbers[known++] = sign * (value + scale * digit);
+      value = 0;
+      scale = sign = 1;
     } else {
       value += scale * (digit - LAST);
       scale *= BASE;
     }
   }
-  return numbers;
+  return numbers.subarray(0, known);
 }
 
 /**
@@ -164,8 +165,10 @@ export class Recording {
     const end = first + kinds.length;
     if (first > known) return false;
     if (end <= known) return true;
+    const summed = typeof chunk.input === "string"; // siblings have the same prompt, so the differences are mostly 0
     chunk = Object.fromEntries(Object.entries(chunk).map(([name, column]) =>
       [name, typeof column === "string" && name !== "kinds" ? unpacked(column) : column]));
+    if (summed) for (let place = 1; place < chunk.input.length; place++) chunk.input[place] += chunk.input[place - 1];
     const columns = COLUMNS.map(([about, rows, table, read]) => ({
       about: chunk[about] ?? [],
       rows: chunk[rows] ?? [],

@@ -49,7 +49,7 @@ test("calls are told of when they are asked and when they are answered", () => {
     firstNode: 0,
     firstCall: 0,
     kinds: "0333446",
-    times: [0, 0, 0, 0, 150_000, 50_000, 0],
+    times: [0, 0, 0, 0, 15_000, 5_000, 0],
     parents: [-1],
     ordinals: [0],
     asked: [0, 0, 0],

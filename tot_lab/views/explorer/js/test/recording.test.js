@@ -9,7 +9,7 @@ const chunk = {
   firstNode: 0,
   firstCall: 0,
   kinds: "0301125346",
-  times: [0, 500, 0, 1000, 0, 0, 0, 0, 100_000, 500],
+  times: [0, 50, 0, 100, 0, 0, 0, 0, 10_000, 50],
   parents: [-1, 1],
   ordinals: [0, 1],
   scored: [1, 0],
