@@ -71,21 +71,20 @@ class Request(
     @cached_property
     def key(self) -> str:
         """The key of the reply in the cache."""
-        return self.of_any_sample + _suffix(self)
+        return self.key_of(self)
+
+    def key_of(self, sample: Call | Request) -> str:
+        """Return the key of `sample`, which differs only in sample index, attempt and repeat."""
+        attempt = ".".join(map(str, sample.attempt))
+        return f"{self.of_any_sample}:{sample.repeat}:{attempt}:{sample.sample_index}"
 
     def of_sample(self, call: Call) -> Request:
-        """Return the request of `call`, which differs only in sample, attempt and repeat."""
+        """Return the request of `call`, which differs only in sample index, attempt and repeat."""
         request = msgspec.structs.replace(
             self, sample_index=call.sample_index, attempt=call.attempt, repeat=call.repeat
         )
-        shared = self.of_any_sample
-        request.__dict__.update(of_any_sample=shared, key=shared + _suffix(call))
+        request.__dict__.update(of_any_sample=self.of_any_sample, key=self.key_of(call))
         return request
-
-
-def _suffix(call: Call | Request) -> str:
-    attempt = ".".join(map(str, call.attempt)) if call.attempt else ""
-    return f":{call.repeat}:{attempt}:{call.sample_index}"
 
 
 _encoded = msgspec.json.Encoder().encode

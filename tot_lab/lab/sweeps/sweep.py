@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from tot_lab.core.bulk import seldom_collecting
-from tot_lab.core.calls import Call, Reply, format_error
+from tot_lab.core.calls import Call, Reply, format_error, shared_fields
 from tot_lab.core.files import open_regular
 from tot_lab.core.parts import Part, is_function, parts_in
 from tot_lab.core.protocol import Budget
@@ -32,7 +32,7 @@ from tot_lab.core.task import Task
 from tot_lab.lab.model_settings import with_named_models
 from tot_lab.lab.sweeps.axes import Strategies, label_strategies, label_tasks
 from tot_lab.lab.sweeps.sweep_methods import SweepMethods
-from tot_lab.models.keys import in_order, request_of
+from tot_lab.models.keys import Request, in_order, request_of
 from tot_lab.models.limits import are_congested
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.compute import params_in
@@ -205,6 +205,7 @@ class Sweep(SweepMethods):
         self.in_memory: dict[str, Run] = {}
         """The finished runs that have no file, by run id."""
         self._identities: dict[str | None, dict[str, Any]] = {}
+        self._last_request: tuple[object, Request | None] = None, None
         self._under_way: set[Execution] = set()
 
     def _cells(self, repeats: int) -> list[Cell]:
@@ -429,16 +430,22 @@ class Sweep(SweepMethods):
 
     def key_of(self, call: Call) -> bytes:
         """Return a hash of the cache key of a call."""
-        try:
-            identity = self._identities.get(call.model)
-            if identity is None:
-                identity = self._identities[call.model] = identity_of(
-                    self.runner.gateway.model_of(call.model)
-                )
-            key = request_of(call, identity).key
-        except Exception:  # an unknown model, or a setting that cannot be part of a key
-            key = repr(call)
+        known, request = self._last_request
+        if known != (shared := (call.purpose, shared_fields(call))):  # otherwise a sample of the same request
+            request = self._request_of(call)
+            self._last_request = shared, request
+        key = repr(call) if request is None else request.key_of(call)
         return hashlib.blake2b(key.encode(), digest_size=KEY).digest()
+
+    def _request_of(self, call: Call) -> Request | None:
+        """Return the cache request of a call. `None` for an unknown model, or a setting that cannot be part
+        of a key.
+        """
+        with suppress(Exception):
+            if call.model not in self._identities:
+                self._identities[call.model] = identity_of(self.runner.gateway.model_of(call.model))
+            return request_of(call, self._identities[call.model])
+        return None
 
     def model_of(self, role: str) -> Any:
         """Return the model of a role."""

@@ -66,9 +66,6 @@ FIRST, LAST = 0.1, 5.0
 PARTIAL = 4_000
 """Maximum number of characters shown of the partial text of a streaming call. The end is shown."""
 
-DRAWING = 1.0
-"""Seconds that a page has for drawing a large run before its saved form is built, which slows it down."""
-
 STEERED = ("pause", "resume", "prune", "rescore", "graft", "raise_budget")
 """Methods of `Steering` that the page may call."""
 
@@ -575,9 +572,7 @@ class Explorer(Saved, anywidget.AnyWidget):
             self._connected.wait(IDLE * took)
             if self._unsaved and not (self._pending and self._connected.is_set()):
                 self._unsaved = False
-                saving = threading.Timer(DRAWING if self._connected.is_set() else 0, self._save_now)
-                saving.daemon = True
-                saving.start()
+                threading.Thread(target=self._save_now, name="explorer-saved", daemon=True).start()
 
     def _messages(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Yield the next messages, at most one batch per run."""
