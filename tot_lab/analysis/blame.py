@@ -3,10 +3,11 @@
 A thought is labelled as solvable or not by the domain (`Domain.solvable`), by the grade of the answer that a
 finished path states, or by a person's mark.
 
-If a right answer was found and not pruned, the answer rule is to blame. Otherwise the blame follows from the
-deepest thoughts that could still lead to a correct answer and were not pruned (in a beam search, those of the
-last level with such a thought), and from the last decision about them. If a budget, the cap on thoughts or a
-person ended the run before such a thought was expanded, the run was cut short.
+If a right answer was found and not pruned, the answer rule is to blame. If all right answers were pruned,
+the evaluator is to blame. Otherwise the blame follows from what became of the children of the deepest
+thoughts that could still lead to a correct answer and were not pruned (in a beam search, those of the last
+level with such a thought). If a budget, the cap on thoughts or a person ended the run before such a thought
+was expanded, the run was cut short.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _PROPOSES = ("propose", "answer")  # roles of calls that request thoughts
 
 
 class Blamed(NamedTuple):
-    """The component to blame for a failed run, the depth at which it was lost, and the thoughts there.
+    """The component to blame for a failed run, the depth at which the run was lost, and the thoughts there.
 
     `on` is `None` if the run did not fail.
     """

@@ -34,8 +34,10 @@ class PersonChange(NamedTuple):
 
 
 def changes_of(run: Run) -> list[PersonChange]:
-    """Return the changes of a person, in the order of the record. Edits of thoughts that the branch
-    did not reach are left out."""
+    """Return the changes of a person: those that made a branch first, then those during the run, each in the
+    order of the record. Edits of thoughts that the branch did not reach are left out. The list is empty if
+    the record of the changes is malformed.
+    """
     try:
         return [*_edited(run), *_acted(run)]
     except ValueError:  # the header or a note of the file is malformed

@@ -127,7 +127,8 @@ class DeepThought(DeepThoughtMethods):
         model: The model.
         model_note: A note that a model is simulated or small, or ""; see `Run.model_note`.
         gathering: The first stage of `tl.GatherThenThink`. `None` if Deep Think is not part of that strategy.
-        assumed_window: The context window that was assumed for the gathered text. `None` if none was assumed.
+        assumed_window: The context window that was assumed for the gathered text, in tokens. `None` if none
+            was assumed.
     """
 
     task: str
@@ -227,7 +228,8 @@ def deep_thought(run: Run) -> DeepThought:
 class _Search:
     """A Deep Think search that starts at the thought `at`.
 
-    `branches` maps each thought of the current iteration to its branch.
+    `branches` maps each thought of the current iteration to its branch. `answered` is the number of the
+    iteration with the answer, and `node` the thought with the answer.
     """
 
     at: str

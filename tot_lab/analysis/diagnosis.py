@@ -12,7 +12,8 @@ Thresholds:
 Game of 24.
 - FAR, 0.5 of the scale: verdicts this far apart contradict each other (`sure` and `impossible`); smaller
 differences are the spread of a sampled number.
-- FEW, 5 thoughts: `equal_draws` and `blind_scores` need at least this many thoughts.
+- FEW, 5 thoughts: `equal_draws` needs at least this many thoughts. `blind_scores` needs this many that could
+lead to a right answer, and as many that could not.
 """
 
 from __future__ import annotations
@@ -587,7 +588,7 @@ def _count(things: Sequence[object], noun: str) -> str:
 
 
 def _reason(row: CallRow) -> str:
-    """Return the beginning of the error of a tool, or more of the error of a function, for its author."""
+    """Return the beginning of a tool's error, or up to 120 characters of a function's, for its author."""
     error = (row.reply and row.reply.error) or ""
     return error[:120] if is_of_function(row.call) else _beginning(row.reply)
 

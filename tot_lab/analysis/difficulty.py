@@ -65,8 +65,8 @@ def compute_optimal(df: Any, bins: pandas.DataFrame, *, confidence: float = 0.95
     the tasks for which it was chosen. Settings should cost the same, such as those of `tl.match`.
 
     Args:
-        df: A table with one row per run, a sweep or several runs. Tasks without a graded run of some setting
-            are left out, and so are bins with only one task.
+        df: A table with one row per run, a sweep or several runs. A task is left out unless every setting has
+            a graded run of it. Bins with only one task are left out too.
         bins: The bin of each task, as `difficulty_bins` returns them.
         confidence: Confidence level of the intervals, between 0 and 1.
 

@@ -53,7 +53,7 @@ def samples(runs: Any) -> pandas.DataFrame:
         runs: A sweep, a run, or an iterable of runs.
 
     Returns:
-        setting, task: category. run_id: string. sample: Int64, from 0, over all runs of a task. answer:
+        setting, task: category. run_id: string. sample: Int64, from 0 in each setting and task. answer:
         string, NA if the sample has none. same: Int64, equal for answers of the task that a vote counts as
         the same answer. correct: boolean, NA without a reference or a reply. score: Float64, 0 to 1, given by
         the judge or the reward model, NA if missing. output_tokens: Int64, tokens of the sample without
@@ -174,7 +174,7 @@ def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:
     found = []
     for number in range(min(count, len(calls))):
         id = f"{root}.{number}"
-        reply = calls[number].reply if len(calls) == count else None  # with retries, it is unknown
+        reply = calls[number].reply if len(calls) == count else None  # with retries, its call is unknown
         answer = task.domain.answer(task, run.steps(id)) or "" if id in run.tree else ""
         tokens, error = (None, None) if reply is None else (reply.output_tokens, reply.error)
         found.append(_Attempt(answer, first.get(id), tokens, error))
@@ -429,8 +429,8 @@ def _vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
     """Return the exact share of the subsets of k samples in which a correct answer has most votes.
 
     For each number of votes of a correct answer, the ways to draw the other samples are the coefficients of a
-    polynomial, and the exponent is the number of other samples. Row t has the ways in which t other answers
-    tie.
+    polynomial, and the exponent is the number of other samples (`_below`). Row t of the coefficients has the
+    ways in which t other answers have as many votes.
     """
     import numpy  # noqa: PLC0415
 

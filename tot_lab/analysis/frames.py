@@ -356,7 +356,8 @@ def calls_df(run: Run) -> pandas.DataFrame:
     - error: string, why there is no reply, NA if there is one
     - finish_reason: string, why the model stopped (`length`: the reply was cut off at `max_tokens`), NA if
       unknown
-    - made: boolean, false if refused or not sent, NA while open; `made.sum()` is `run.usage.calls`
+    - made: boolean, true if it was sent or answered from the cache, false if it was refused or could not be
+      sent, NA while open; `made.sum()` is `run.usage.calls`
     - model: string, the model that replied, or the requested one; temperature: Float64, NA for the model's
       default
     - input_tokens, output_tokens: Int64; cost: Float64, USD without a cache; paid: Float64, USD really paid;

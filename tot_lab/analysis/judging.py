@@ -63,7 +63,8 @@ class EvaluatorDiagnosis:
             NA), depth (at which the run was lost) and nodes (ids of the thoughts there); and the
             lost calls by role, in the columns of `sweep.df()`.
         model_note: A note that a model of the runs is simulated or small, or ""; see `Run.model_note`.
-        why_unlabelled: Why no thought has a label, and how to get labels. "" if some thoughts have one.
+        why_unlabelled: Why no thought has both a score and a label, and how to get labels. "" if some thought
+            has both.
     """
 
     thoughts: pandas.DataFrame
@@ -257,7 +258,7 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     siblings. A thought has a label if the domain knows whether it can lead to a right answer (puzzles), if it
     states an answer that is graded (tasks with `answer=` and `grade=`), or if a person marked it. Scores from
     votes are shares of votes, which other scores cannot be compared with: read the measures of each evaluator
-    (`by("by")`) and depth. A state that several thoughts reach counts for each of them.
+    (`by("by")`) and of each depth (`by("depth")`). A state that several thoughts reach counts for each of them.
 
     A failed run has one blame, which the finding `why_it_failed` of `tl.diagnose` explains. It is the first
     in this list that applies, unless scores, results of tools or changes of a person show another cause.

@@ -53,8 +53,8 @@ class Known:
 
     @cached_property
     def right_leaves(self) -> list[str]:
-        """Ids of the leaves with a correct answer. Empty without ground truth. Cached on a run that has
-        ended.
+        """Ids of the leaves with a correct answer. Empty without ground truth. The run keeps
+        them once it has ended.
         """
         run, task = self.run, self.task
         if task is None or run.grade is None:
@@ -70,8 +70,8 @@ class Known:
 
     @cached_property
     def finished(self) -> dict[str, float]:
-        """The grades of the answers of finished paths, by the id of the last thought. Cached on a run that
-        has ended."""
+        """The grades of the answers of finished paths, by the id of the last thought. The run keeps
+        them once it has ended."""
         run, task = self.run, self.task
         if task is None:
             return {}
@@ -100,7 +100,7 @@ class Known:
         """By thought id, whether a correct answer can still be reached, according to the domain.
 
         Thoughts for which the domain cannot tell are left out. Empty for a loaded run whose task would
-        execute code or a regular expression from the file. Cached on a run that has ended.
+        execute code or a regular expression from the file. The run keeps the dict once it has ended.
         """
         task = self.task
         kept: dict[str, bool] | None = self.run.__dict__.get("_solvable")

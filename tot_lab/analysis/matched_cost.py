@@ -296,7 +296,8 @@ async def _points(place: Placed, amounts: Sequence[float], unit: Unit) -> list[P
         return [Point(None, error=place.error)] * len(amounts)
     cut = _Cut(place.run)
     sums = list(accumulate(_spent(place.run, unit)))
-    if not cut.known:  # the next call has no reply, so any larger amount has an unknown outcome
+    if not cut.known:
+        # The outcome is known only for amounts that do not reach the first call without a reply.
         sums = sums[: len(cut.ends) - 1]
         sums.append(sum(sums[-1:]) + (unit not in FRACTIONS))
     # A tolerance, because a sum of cents may differ from the written amount in its last digits.

@@ -297,7 +297,7 @@ def _measure(
         return lambda scale: max(scale - 1, 1)  # the root costs nothing
     runs = [run for same in by_scale.values() for run in same[:REHEARSED]]
     if any(isinstance(event, Note) and event.name == "tot.picked" for run in runs for event in run.events):
-        # A rehearsal is no use: a recorded reply of a tree search does not fit the paths at another scale.
+        # A rehearsal would mislead: recorded replies of a tree search do not fit the paths at another scale.
         def bound(scale: int) -> int:
             return _max_calls(name, strategy.at_scale(scale), task)
 

@@ -23,11 +23,13 @@ from tot_lab.runtime.roles import roles_from, thinking_of
 from tot_lab.runtime.stepper import default_answer
 
 NEAREST = 5
-"""A call without a recorded prompt gets a random reply to one of this many prompts, the nearest in length."""
+"""If the prompt of a call is not recorded, the call gets a random reply of this many, those to the prompts
+nearest in length.
+"""
 
 
 class Rates(NamedTuple):
-    """The use per token of the prompt and per token of the reply of a call, in the unit that is counted."""
+    """What a call uses per token of its prompt and per token of its reply, in the unit that is counted."""
 
     prompt: float
     reply: float
@@ -108,8 +110,8 @@ def _played_calls(strategy: Strategy, task: Task, player: Any, limit: int) -> in
 
 
 def rates_of(runs: Sequence[Run], unit: str) -> RatesOfCall | None:
-    """Return the rates for a unit of `match`, or `None` for `calls`. For `usd`, they are fitted to the costs
-    of the recorded calls."""
+    """Return what a call uses per token, in `unit`, a unit of `match`. `None` if `unit` is `calls`. The rates
+    in `usd` are fitted to the costs of the recorded calls."""
     import numpy  # noqa: PLC0415
 
     if unit == "calls":

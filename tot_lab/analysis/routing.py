@@ -1,9 +1,10 @@
 """Calibration of the routes of `tl.Adaptive`, and the regret of its choices.
 
-The choices of the router are compared with other ways to choose a setting. The best setting is selected on
-one half of the tasks and measured on the other half, and vice versa, because it looks too good on the tasks
-that selected it; only `hindsight` does not do this, as an upper bound. Every row has an interval, and
-`calibrate_router` marks choices that are not statistically significant.
+`calibrate_router` finds the best setting for each kind of task, and marks the choices that are not
+statistically significant. `regret` compares the choices of the router with other ways to choose a setting.
+There, the best setting is selected on one half of the tasks and measured on the other half, and vice versa,
+because it looks too good on the tasks that selected it. Only `hindsight`, an upper bound, selects and
+measures on the same task.
 """
 
 from __future__ import annotations

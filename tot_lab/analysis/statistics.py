@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas
 
 SEED = 24
-"""Seed of the bootstrap and of the sign-flip test."""
+"""Seed of all random draws."""
 
 
 _SWAPS = 9_999
@@ -85,7 +85,7 @@ class Comparison(NamedTuple):
     swaps: int = 0
 
     def __repr__(self) -> str:
-        """Shares with three digits, and `p≤…` if `p` was estimated from random swaps."""
+        """All fields, floats with three significant digits, and `p≤…` if random swaps estimated `p`."""
         fields = []
         for name, value in self._asdict().items():
             sign = "≤" if name == "p" and self.swaps else "="
@@ -226,7 +226,7 @@ def compare_all(
         number of pairs (Holm 1979).
 
     Warns:
-        UserWarning: If more than 5 % of the calls of a role were lost, once for all settings.
+        UserWarning: If more than 5 % of the calls of a role were lost. One warning covers all settings.
     """
     import pandas  # noqa: PLC0415
     from statsmodels.stats.multitest import multipletests  # noqa: PLC0415
@@ -333,7 +333,9 @@ def _keys(by: str | Sequence[str]) -> list[str]:
 
 
 def _runs(df: Any, keys: list[str]) -> pandas.DataFrame:
-    """Return one row per run with `keys`, task, solved, failed, ungraded and others. Validates the table."""
+    """Validate the table, and return one row per run: the columns `keys`, task, failed, ungraded, solved,
+    any_of_kept and answer_state.
+    """
     if not keys:
         raise ValueError("by must name at least one column.")
     given = table(df, [*keys, "task", "correct"])

@@ -135,13 +135,14 @@ def _statistics(names: Sequence[str], frame: pandas.DataFrame, against: str | No
         raise ValueError(f"against={against!r} has no graded run.")
     compared = compare_all(frame[frame["setting"].isin(list(rates))], against)
     p = dict(zip(compared["a"], compared["p_holm"], strict=True))
-    swaps = int(compared["swaps"].max())  # Holm's correction makes all estimates if one is
+    # Holm's correction depends on all p-values. If one of them is an estimate, every corrected one is.
+    swaps = int(compared["swaps"].max())
     shown = ["baseline" if name == against else _p_value(p.get(name), swaps) for name in names]
     return [*columns, (f"$p$ (Holm; {swaps:,} random swaps)" if swaps else "$p$ (Holm)", shown)]
 
 
 def _p_value(p: float | None, swaps: int) -> str:
-    """Return a p-value as text, with "≤" if random swaps estimated it, which is slightly too high."""
+    """Return a p-value as text, with "≤" if random swaps estimated it: the estimate is slightly too high."""
     if p is None:
         return NONE
     if swaps:
@@ -330,7 +331,7 @@ _HEADS = (
 )
 
 _LOSSES = 3
-"""`MAX_LOSSES` of the table as text and HTML."""
+"""The same limit for the table as text and HTML."""
 
 
 def _described(sweep: Sweep, rates: Mapping[str, tuple[float, float, float]]) -> list[tuple[str, ...]]:
@@ -434,8 +435,8 @@ def _graded(sweep: Sweep) -> int:
 
 
 def _ungraded(sweep: Sweep) -> str:
-    """Return how many runs are ungraded although their tasks have answers, and why. If there are none, return
-    that no run is graded, or "" if some are.
+    """Return how many runs are ungraded because their task has a reference or `grade=` but not both, or a
+    domain that cannot grade. If there are none, return that no run is graded, or "" if some are.
     """
     reasons = [task.domain.why_ungraded(task) for task in sweep.tasks.values()]
     rows = ((sweep.rows.get(cell.run_id), reasons[cell.task]) for cell in sweep.cells)

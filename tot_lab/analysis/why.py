@@ -188,7 +188,7 @@ def _are_right(run: Run, good: Sequence[Node]) -> bool:
 
 
 def _pruned(run: Run, good: Sequence[Node]) -> _Reason:
-    """Return the reason that thoughts were pruned from which a right answer could be reached.
+    """Return why the thoughts `good`, from which a right answer could be reached, were pruned.
 
     A person is to blame only if the person's changes alone explain the pruning.
     """
@@ -266,9 +266,9 @@ class _Scores:
         return found
 
     def blame(self, node: Node) -> str:
-        """Return why a thought was pruned: `evaluator`; `search`, if no kept thought on its level scored
-        higher; `lowered`, if a person changed the score of the thought itself; or `raised`, if a person
-        changed the scores of other thoughts.
+        """Return why a thought was pruned: `search`, if no kept thought on its level scored higher; `lowered`,
+        if a person set the score of the thought itself; `raised`, if it would have been kept had a person not
+        raised the scores of other thoughts; else `evaluator`.
         """
         place = self.pruned.get(node.id)
         own = None if place is None else self.at(node.id, place)
@@ -324,8 +324,8 @@ def _not_chosen(run: Run, right: Sequence[Node]) -> _Reason:
 
 
 def _misjudged(run: Run, right: Sequence[Node]) -> _Reason | None:
-    """Return the reason that the right answers scored no higher than the answer that was given. `None` if one
-    did, or a score is missing.
+    """Return that the given answer scored as high as the `right` ones or higher, and who scored it so. `None`
+    if a right one scored higher, or a score is missing.
     """
     given = run.best
     if given is None or given.score is None or not all(map(_scored, [given, *right])):

@@ -425,8 +425,8 @@ class Lab(NamesNearest):
         it and then reads it. Errors of a run are in its row (`error`). If the sweep is cancelled, its
         finished runs are in `last_sweep`.
 
-        A function is identified by its source, and by the numbers and texts among its defaults. Choose
-        another `name` if anything else on which the function depends has changed.
+        A function in a strategy or a task is identified by its source, and by the numbers and texts among its
+        defaults. Choose another `name` if anything else on which the function depends has changed.
 
         Args:
             strategies: A strategy, a list of strategies (such as a `tl.grid`), or a dict from labels to

@@ -155,7 +155,11 @@ class Settings(ModelSettings):
         return Lab(self.chosen.endpoint(), **{"cache": self.cache, **equipment, **more})
 
     def equipment(self) -> dict[str, Any]:
-        """Return the tools and their effect policy as arguments of `tl.Lab`. Raises `SettingsError`."""
+        """Return the tools and their effect policy as arguments of `tl.Lab`.
+
+        Raises:
+            SettingsError: If a tool is unknown, or its effects are not allowed.
+        """
         tools: list[Tool] = []
         for tool in self.tools:
             given = {"name": tool} if isinstance(tool, str) else dict(tool)
@@ -185,7 +189,11 @@ class Settings(ModelSettings):
 
 
 def allowed_by_user() -> frozenset[str]:
-    """Return the effects that the user's own file allows tools to have. Raises `SettingsError`."""
+    """Return the effects that the user's own file allows tools to have.
+
+    Raises:
+        SettingsError: If the file contains an invalid setting.
+    """
     path = config_folder() / FILE
     if not path.is_file():
         return frozenset()
@@ -255,7 +263,7 @@ def _is_below(cache: Path, place: SettingsSource) -> bool:
 
 
 def _merged(places: Sequence[SettingsSource]) -> tuple[dict[str, Any], dict[str, SettingsSource]]:
-    """Merge the settings of several sources, those with the highest precedence first.
+    """Merge the settings of several sources. The first source has the highest precedence.
 
     Returns:
         The merged settings, and the source of each. A named model is one setting, `models.NAME`.

@@ -155,7 +155,7 @@ def verify(cache: Cache) -> list[str]:
 
 
 def prune(cache: Cache, kept: dict[str, list[Reply]], *, really: bool) -> int:
-    """Remove every reply that is not in `kept` from the cache. Journals are not changed.
+    """Remove from the cache every reply that is not in `kept`. Journals are not changed.
 
     Args:
         cache: The cache.

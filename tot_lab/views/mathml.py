@@ -46,7 +46,8 @@ _ATTRIBUTE = re.compile(
     "notation|scriptlevel|separator|stretchy|width"
 )
 _VALUE = re.compile(r"[\w.%+ -]{1,40}")
-# A macro would be defined for the whole notebook, and a recursive macro would never end.
+# A formula that defines a macro is not converted, and becomes code. As LaTeX, it would define the macro for
+# the whole notebook, and a recursive macro would never end.
 _DEFINITION = re.compile(r"\\(?:[gex]?def|let|(?:re)?new\w+|provide\w+|Declare\w+)\b")
 # Environments and commands that the converter does not know, with their replacements.
 _SYNONYMS = (

@@ -81,7 +81,7 @@ class Frame(NamedTuple):
         left: Horizontal position of the leftmost thought.
         top: Vertical position of the root.
         labels: Maximum number of characters in a line of a label, or 0 for no labels.
-        size: Size of the labels.
+        size: Font size of the labels.
         ink: Colour of outlines and labels.
         line: Colour of the lines.
     """

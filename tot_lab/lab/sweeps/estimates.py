@@ -185,8 +185,8 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
 
 
 def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:
-    """Return the cells of the first repeat of `tasks` tasks. The choice depends only on the tasks, so that it
-    stays the same, and not on their order, since they may be sorted by difficulty.
+    """Return the cells of the first repeat of `tasks` tasks. The choice is a function of the
+    tasks' labels, so that it stays the same. It ignores their order, since tasks may be sorted by difficulty.
 
     Raises:
         ValueError: If there are fewer tasks.
@@ -231,7 +231,7 @@ def _sent(sweep: Sweep, run: Run, seen: set[bytes]) -> Amounts:
 
 
 def _is_shared(sweep: Sweep, call: Call) -> bool:
-    """Whether a call shares the reply of an earlier equal call, through the cache."""
+    """Whether the reply to a call is cached, so that later equal calls get the same reply."""
     gateway = sweep.runner.gateway
     with suppress(Exception):  # such as an unknown model, which the call itself has reported
         return gateway.is_cached(gateway.model_of(call.model))

@@ -19,7 +19,7 @@ REFRESH = 1.0
 """Seconds between two updates in a notebook."""
 
 SILENT = 30.0
-"""Seconds after which a sweep that writes to a file or a pipe prints a line even if no run has finished."""
+"""Seconds after which a sweep that writes to a file or a pipe prints a line if it has printed none yet."""
 
 
 @contextmanager

@@ -212,7 +212,9 @@ def _bars(groups: dict[str, Usage]) -> tuple[list[str], list[Usage]]:
 def _note_unknown(
     figure: go.Figure, info: CostInfo, labels: list[str], groups: list[Usage], faint: str
 ) -> None:
-    """Write a note in place of each bar or curve whose amount is unknown or 0."""
+    """Write a note in place of each bar whose amount is unknown, and in place of the curves of a plot if all
+    of their amounts are unknown or 0.
+    """
     kinds = (
         (1, ("input_tokens", "output_tokens"), "tokens", "no tokens"),
         (2, ("cost", "paid"), "price", "all calls are free"),

@@ -125,7 +125,7 @@ def plot_heatmap(df: Any, x: str, y: str, z: str = "correct", *, dark: bool | No
 def _traces(
     info: HeatmapInfo, x: str, y: str, z: str, rate: bool, dark: bool | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield the trace of the grey cells, then that of the coloured cells above them."""
+    """Yield the trace of the grey cells, then that of the coloured cells, which is drawn over it."""
     cells, unscored = info.cells, palette(dark).unscored
     known = [
         [None if cell is None or math.isnan(cell.value) else cell.value for cell in row] for row in cells

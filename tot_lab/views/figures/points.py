@@ -222,7 +222,11 @@ def _count_runs(frame: pandas.DataFrame) -> int:
 
 
 def axis_title(column: str, frame: pandas.DataFrame | None = None) -> str:
-    """Return the title of an axis: a result and its unit, or a column of `frame` and what it contains."""
+    """Return the title of an axis, such as "model calls (per run)".
+
+    A column without a title in `MEASURES` and `_GROUPS` is followed by "(setting)" if it is one of the
+    settings of the sweep whose table is `frame`, else by "(column)".
+    """
     known = MEASURES.get(column) or _GROUPS.get(column)
     if known is None:
         is_setting = frame is not None and column in (axes_of(frame) or ())
@@ -283,7 +287,9 @@ def _rates(
 
 
 def numbers(frame: pandas.DataFrame, column: str) -> pandas.Series[float]:
-    """Return a column as floats: 1 for true, 0 for false, and NaN for an unknown value or a failed run."""
+    """Return a column as floats: 1 for true, 0 for false, NaN for an unknown value. In the column `correct`,
+    a failed run is NaN too.
+    """
     if column == "correct":
         return solved(frame).astype("Float64").astype(float)
     return frame[column].astype("boolean" if is_rate(frame, column) else "Float64").astype(float)
@@ -485,8 +491,8 @@ RINGS = "rings around a point: more points at the same place"
 def interval_bars(values: Sequence[Point], shade: str, along: str = "y", ring: float = 0.0) -> dict[str, Any]:
     """Return Plotly error bars for the intervals of the points. Points without an interval have no bar.
 
-    `ring` is a value of `rings`. It makes the bars wider and thicker, so that they show below the bars of
-    other points at the same place.
+    `ring` is a value of `rings`. It makes the bars wider and thicker, so that they stay visible behind the
+    bars of other points at the same place.
     """
     above = [None if math.isnan(p.high) else p.high - p.value for p in values]
     below = [None if math.isnan(p.low) else p.value - p.low for p in values]

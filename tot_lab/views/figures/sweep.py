@@ -313,7 +313,9 @@ def _turned(trace: dict[str, Any], sideways: bool) -> dict[str, Any]:
 
 
 def _curve_style(info: SweepInfo, k: int) -> dict[str, Any]:
-    """Return the Plotly properties of the k-th curve. On an axis of names, curves are shifted sideways."""
+    """Return the Plotly properties of the k-th curve. On an axis of names, the points of different curves are
+    drawn side by side.
+    """
     curve, together = info.curves[k], len(info.curves) <= MAX_TOGETHER
     shade = COLOURS[k % len(COLOURS) if together else 0]
     step = 0.7 / len(info.curves)

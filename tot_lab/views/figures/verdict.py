@@ -57,10 +57,9 @@ def correctness(run: Run) -> bool | None:
 
 
 def format_grade(run: Run) -> str:
-    """Return the grade in words, or the reason why the answer has no grade. "" if there is no such reason,
-    such as for a task without a reference and without `grade=`.
+    """Return the grade in words, or why the answer has no grade, including an error that grading raised.
 
-    If grading raises an error, the text contains the error.
+    "" if nobody asked for a grade: the run has no task, or its task has neither a reference nor `grade=`.
     """
     try:
         if run.waits_for_grading:
