@@ -258,19 +258,20 @@ def judge_evaluator(runs: Any) -> EvaluatorDiagnosis:
     siblings. A thought has a label if the domain knows whether it can lead to a right answer (puzzles), if it
     states an answer that is graded (tasks with `answer=` and `grade=`), or if a person marked it. Scores from
     votes are shares of votes, which other scores cannot be compared with: read the measures of each evaluator
-    (`by("by")`) and of each depth (`by("depth")`). A state that several thoughts reach counts for each of them.
+    (`by("by")`) and depth (`by("depth")`). A state that several thoughts reach counts for each of them.
 
     A failed run has one blame, which the finding `why_it_failed` of `tl.diagnose` explains. It is the first
     in this list that applies, unless scores, results of tools or changes of a person show another cause.
 
-    - answerer: a leaf that no evaluator pruned contains a correct answer, and another answer was given
+    - answerer: a leaf that no evaluator pruned contains a correct answer, and it was not chosen
     - unsolvable: no answer to the question can be correct
-    - search: all good thoughts (correct answers, or thoughts that could lead to one) on the deepest level
-    that has any were pruned, although one of them scored at least as high as every kept thought of the
-    level, for example because the scores were equal
+    - cut short: a budget, the cap on thoughts or a person ended the run, and a good thought (a correct
+    answer, or a thought that could lead to one) was neither pruned nor expanded
+    - search: all good thoughts on the deepest level that has any were pruned, although one of them scored at
+    least as high as every kept thought of the level, for example because the scores were equal
     - evaluator: all good thoughts on that level were pruned, and a kept thought scored higher than each of
     them; or a wrong thought was accepted as the answer before a good one was expanded
-    - cut short: the search ended, or a call failed, before a good thought was expanded
+    - cut short: the search ended for another reason, or a call failed, before a good thought was expanded
     - proposer: good thoughts were expanded, and none of their children could lead to a correct answer
     - unknown: too few thoughts have labels to decide
 

@@ -23,7 +23,7 @@ from tot_lab.runtime.roles import roles_from, thinking_of
 from tot_lab.runtime.stepper import default_answer
 
 NEAREST = 5
-"""If the prompt of a call is not recorded, the call gets a random reply of this many, those to the prompts
+"""A call whose prompt is not recorded gets one of this many recorded replies at random: those to the prompts
 nearest in length.
 """
 

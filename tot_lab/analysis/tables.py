@@ -125,8 +125,8 @@ def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
 
 
 def run_columns(rows: Sequence[Row]) -> dict[str, tuple[str, list[Any]]]:
-    """Return the columns of `sweep.df()` about results: for `any_of_kept`, `credit` and `answer_state`, only
-    those that some run has a value of.
+    """Return the columns of `sweep.df()` about results. `any_of_kept`, `credit` and `answer_state` are left
+    out if no run has a value.
     """
 
     def known(**dtypes: str) -> dict[str, tuple[str, list[Any]]]:

@@ -266,9 +266,9 @@ class _Scores:
         return found
 
     def blame(self, node: Node) -> str:
-        """Return why a thought was pruned: `search`, if no kept thought on its level scored higher; `lowered`,
-        if a person set the score of the thought itself; `raised`, if it would have been kept had a person not
-        raised the scores of other thoughts; else `evaluator`.
+        """Return why a thought was pruned: `search`, if no kept thought on its level scored higher;
+        `lowered`, if a person set the score of the thought itself; `raised`, if it would have been kept had
+        a person not raised the scores of other thoughts; else `evaluator`.
         """
         place = self.pruned.get(node.id)
         own = None if place is None else self.at(node.id, place)

@@ -179,8 +179,8 @@ class PlanStore:
     """A SQLite database of plans, which a lab updates while they are carried out
     (`tl.Lab(plans="plans.db")`).
 
-    Each plan is written when it is created and whenever a status changes. Other processes may read the
-    database at any time.
+    A plan is written when it is created, and whenever a status or its usage changes. Other processes may read
+    the database at any time.
 
     Args:
         path: The database file. It is created if it does not exist.

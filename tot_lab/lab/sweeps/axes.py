@@ -47,8 +47,8 @@ def grid(strategy: type[Strategy] | Strategy, paths: Mapping[str, Any] | None = 
         tl.grid(tl.presets.game24(), {"search.width": range(1, 6)}) + [tl.OneAnswer()]
 
     If a part has no setting at a path, the values for that path make no difference, and only one strategy is
-    kept: `{"search": ["beam_search", "mcts"], "search.exploration": [0.5, 1.0]}` gives one beam search and two
-    MCTS, and `skipped` counts the second beam search.
+    kept: `{"search": ["beam_search", "mcts"], "search.exploration": [0.5, 1.0]}` gives one beam search
+    and two MCTS, and `skipped` counts the second beam search.
 
     Args:
         strategy: A strategy class, or a strategy whose other settings are kept.

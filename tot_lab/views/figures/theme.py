@@ -3,7 +3,7 @@
 Text written by a model or a person is escaped and never interpreted as markup. Scores use viridis, which is
 perceptually uniform and safe for colour-blind readers. Viridis contains no grey, so grey marks thoughts
 without a score. Other colours are from the Okabe-Ito set. A state, such as pruned, is shown by the shape of a
-marker and never by its colour. Dark figures differ from light ones in the background, the text and the
+marker, never by its colour alone. Dark figures differ from light ones in the background, the text and the
 colours that would be too faint. On its background, the contrast of text is at least 4.5:1, and that of lines,
 outlines and other marks at least 3:1.
 """

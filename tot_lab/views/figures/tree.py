@@ -212,7 +212,7 @@ class TreeInfo(NamedTuple):
         details: Lines of the hover text.
         left_out: Number of thoughts of the run that are not drawn.
         correct: Whether the answer is correct. `None` if that is not known.
-        verdict: The grade of the answer in words, or "" if there is no run or it has not ended.
+        verdict: The grade of the answer in words. "" if the run has not ended, or a tree or graph has none.
     """
 
     ids: list[Any]
