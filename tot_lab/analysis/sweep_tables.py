@@ -1,4 +1,4 @@
-"""Tables, files and progress of a sweep.
+"""Tables of a sweep: as DataFrames, as text and HTML, and as files.
 
 A table depends only on the finished runs, and has the order of the sweep, not of completion. Between two
 executions of a sweep only times and real payments differ. The provenance of each file is in the file or in a

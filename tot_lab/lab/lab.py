@@ -284,7 +284,7 @@ class Lab(NamesNearest):
         """Repeat `run` with one change at the thought `node`.
 
         Give exactly one of `content`, `score` and `strategy`. After a change of content or score, the same
-        search is repeated with the same model. Calls that the record of `run` answers are taken from it: they
+        search is repeated with the same model. Calls with a reply in the record of `run` get that reply: they
         cost nothing, but count towards the budget. With `strategy`, calls go to this lab's model, and the
         path to `node` is not paid again. The new run names its origin in `parent`.
 

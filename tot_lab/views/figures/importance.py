@@ -62,7 +62,8 @@ class ImportanceInfo(NamedTuple):
         beyond: Share that the setting explains beyond all others.
         chance: Mean share that a setting with as many values, assigned at random, would explain.
         rest: Share that all settings together do not explain: interactions and noise.
-        once: Settings whose values all occur in one combination only. Their importance cannot be estimated.
+        once: Settings of which every value occurs in only one combination. Their importance cannot be
+            estimated.
         combinations: Number of combinations of values.
         tasks: Number of tasks.
         unpaired: Number of tasks that are left out because some combination was not run on them. `None` if

@@ -30,7 +30,7 @@ class Palette(NamedTuple):
 
     `paper` is the background, `ink` the text, `faint` less important text, `edge` and `grid` lines, `path`
     the path to the answer, `unscored` a thought without a score, `warning` emphasised text, and `veil` the
-    background of a label above lines.
+    background of a label that is drawn over lines.
     """
 
     paper: str
