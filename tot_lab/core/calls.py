@@ -208,8 +208,7 @@ TIMED_OUT = "timeout"
 class CallObserver(Protocol):
     """Receives reports about one call while it is in flight.
 
-    The driver records the reports as notes outside the canonical record, and times the call from its
-    `call.sent` on.
+    The driver records each `note` without a position (`Line.p`), and times the call from its `call.sent` on.
 
     Attributes:
         paid: USD actually paid for the reply, such as 0.0 for a cached reply. `None` means `Reply.cost`.

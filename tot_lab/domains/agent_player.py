@@ -622,7 +622,7 @@ def _first_turns(call: Call) -> str:
 
 @lru_cache(maxsize=256)
 def _parse_chain(text: str) -> _Chain | None:
-    """Return the first problem in `text`, or `None`."""
+    """Return the first word problem in `text`, or else the first question of `multi_hop`, or `None`."""
     problem, hops = problem_in(text), hops_in(text)
     return _Sums(problem) if problem else _Lookups(hops) if hops else None
 

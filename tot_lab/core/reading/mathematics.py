@@ -231,8 +231,8 @@ def read_expression(text: str) -> Expression:
 
 
 def math_key(answer: str) -> Fraction | str:
-    """Return the value of an answer that is a number, or else its expression without parts that LaTeX
-    ignores.
+    """Return a key of an answer: the value of a number, a word in lower case, or any other expression in
+    normalised notation.
     """
     text = _LOOSE.sub("", without_text_marks(_plain(_stated(answer))))
     for degrees in ("^\\circ", "^{\\circ}"):
@@ -246,8 +246,8 @@ def math_key(answer: str) -> Fraction | str:
 
 
 def as_latex(text: str) -> str:
-    """Mark an expression as LaTeX (`$…$`), so that all of it is read. A text with words is not marked; only
-    its signs and mixed numbers are written in LaTeX.
+    """Mark an expression as LaTeX (`$…$`), so that math-verify reads all of it. A text with words is not
+    marked; only its signs and mixed numbers are written in LaTeX.
     """
     found = read_expression(text).text
     return improper(_signs_as_latex(text[-_READ:])) if found is None else f"${found}$"

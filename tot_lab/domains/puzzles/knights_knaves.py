@@ -123,7 +123,9 @@ class Puzzle(NamedTuple):
 
 
 class KnightsKnaves(AssignmentPuzzle):
-    """Knights and knaves. A move must not contradict a statement whose truth the roles so far decide."""
+    """Knights and knaves. After a move, the roles so far must not make the statement of a knight false or that
+    of a knave true.
+    """
 
     kind = "gym/knights_knaves"
     move_form = (
