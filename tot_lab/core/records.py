@@ -90,7 +90,14 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="decided"):
-    """A decision about a thought, and the rule behind it. `other` is the thought into which it was merged."""
+    """A decision about a thought.
+
+    Attributes:
+        id: The thought.
+        what: The decision.
+        reason: The rule behind it.
+        other: The thought into which a merged thought was merged, else `None`.
+    """
 
     id: str
     what: Decision

@@ -44,8 +44,8 @@ def _lacks(domain: Prompts, method: str, other: str = "", note: str = "") -> Not
 class Prompts:
     """The prompts of a domain.
 
-    `statement` adds `task.context` to each. An evaluator's prompt ends with the candidate, so that siblings
-    share a prefix that a server can cache.
+    `statement` adds `task.context` to each of them. An evaluator's prompt ends with the candidate, so that
+    siblings share a prefix that a server can cache.
     """
 
     kind: ClassVar[str]

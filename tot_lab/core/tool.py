@@ -143,7 +143,7 @@ class Arguments(BaseModel):
 
 
 class Unfit(ValueError):
-    """Raised if a call must not be retried, such as one with invalid arguments. The model reads the message."""
+    """Raised if a retry cannot help, as with invalid arguments. A model reads the message."""
 
 
 def fitting(arguments: dict[str, Any], model: type[M]) -> M:

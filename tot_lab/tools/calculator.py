@@ -83,8 +83,8 @@ def value_of(expression: str) -> Fraction:
 
 
 def shown(value: Fraction, digits: int) -> str:
-    """Return a whole number, or an exact decimal of at most `EXACT` digits, in full. Of another number, return the
-    fraction, if it is short, and a decimal that is rounded to `digits` digits.
+    """Return a whole number, or an exact decimal of at most `EXACT` digits, in full. For another number,
+    return its fraction, if that is short, and a decimal that is rounded to `digits` digits.
     """
     above, below = Decimal(value.numerator), Decimal(value.denominator)
     exact = above if below == 1 else Context(prec=EXACT).divide(above, below)

@@ -211,8 +211,8 @@ class _Options:
         return _Named(label, end + is_marked)
 
     def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
-        """Return the option whose text is at index `at`. If several have this text, it is the one labelled `own`,
-        or else `label` is `None`.
+        """Return the option whose text is at index `at`. If several have this text, it is the one labelled
+        `own`, or else `label` is `None`.
         """
         match = self.text.match(text, at)
         if match is None:

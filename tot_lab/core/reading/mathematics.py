@@ -207,7 +207,12 @@ _UNIT_PART = re.compile(r"[A-Za-z]+|\^?-?\d|/")
 
 
 class Expression(NamedTuple):
-    """An expression in LaTeX without delimiters, or `None` if it contains words, and its unit, or ""."""
+    """An expression in LaTeX without delimiters, and its unit.
+
+    Attributes:
+        text: The expression. `None` if it contains words.
+        unit: Its unit. Empty if it has none.
+    """
 
     text: str | None
     unit: str

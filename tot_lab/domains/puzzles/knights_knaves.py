@@ -123,8 +123,8 @@ class Puzzle(NamedTuple):
 
 
 class KnightsKnaves(AssignmentPuzzle):
-    """Knights and knaves. After a legal move, the roles so far neither make the statement of a knight false nor
-    that of a knave true.
+    """Knights and knaves. After a legal move, the roles so far neither make the statement of a knight false
+    nor that of a knave true.
     """
 
     kind = "gym/knights_knaves"
