@@ -128,7 +128,7 @@ class _Sums:
         return last_number(one) is not None and last_number(one) == last_number(other)
 
     def subject(self, k: int, known: Sequence[str]) -> str:
-        """Return the expression or phrase for value `k`. Earlier values that are not known appear as s1, s2, …"""
+        """Return the expression or phrase for value `k`. Unknown earlier values appear as s1, s2, …"""
         left, op, right = self.problem.steps[k].split()
         values = {**{name: str(value) for name, value in self.problem.given.items()}}
         values |= {f"s{number}": value for number, value in enumerate(known, 1)}
