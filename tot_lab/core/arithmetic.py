@@ -114,9 +114,9 @@ class Term(NamedTuple):
 
 
 def join_terms(terms: list[Term], a: Fraction | int, op: str, b: Fraction | int, value: Fraction) -> None:
-    """Replace the terms with the values `a` and `b` by `a op b`, whose value is `value`.
+    """Join the terms whose values are `a` and `b` into one term `a op b`, whose value is `value`.
 
-    Its expression has only the parentheses that it needs.
+    The expression of the new term has only the parentheses that it needs.
     """
     first = terms.pop(next(k for k, term in enumerate(terms) if term.value == a))
     second = terms.pop(next(k for k, term in enumerate(terms) if term.value == b))

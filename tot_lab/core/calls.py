@@ -122,7 +122,7 @@ sample, attempt and repeat.
 
 
 class TokenLogprob(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A generated token and its log-probability. `top` maps each reported alternative to its own."""
+    """A generated token and its log-probability. `top` maps each alternative to its log-probability."""
 
     token: str
     logprob: float
@@ -154,7 +154,7 @@ class Reply(
         tool_calls: The tools that the model wants to call.
         simulated: Whether the reply came from something other than a language model.
         tool: Name of the tool whose result this is. `None` for a model's reply.
-        provider_state: State that the provider expects back with the message of a tool call, such as signed
+        provider_state: State that the provider expects back with this reply in later turns, such as signed
             thinking. Opaque JSON.
         reported_usage: Usage that the model reported but that is impossible, such as `output_tokens=-5`. The
             field for it is `None`, and limits count the whole amount that was reserved for the call.
@@ -208,8 +208,7 @@ TIMED_OUT = "timeout"
 class CallObserver(Protocol):
     """Receives reports about one call while it is in flight.
 
-    The driver records the reports as notes outside the canonical record, and times the call from its
-    `call.sent` on.
+    The driver records each `note` without a position (`Line.p`), and times the call from its `call.sent` on.
 
     Attributes:
         paid: USD actually paid for the reply, such as 0.0 for a cached reply. `None` means `Reply.cost`.
@@ -413,8 +412,8 @@ def _rounded(token: TokenLogprob, count: int) -> TokenLogprob:
 
 
 def token_confidences(tokens: Sequence[TokenLogprob]) -> list[float]:
-    """Minus the mean log-probability of the alternatives of each token, from 0 to `-LOWEST`. A token without
-    alternatives counts with its own.
+    """Minus the mean log-probability of the alternatives of each token, from 0 to `-LOWEST`. For a token
+    without alternatives, its own log-probability is taken.
     """
     reported = [[*token.top.values()] or [token.logprob] for token in tokens]
     return [-sum(max(LOWEST, value) for value in values) / len(values) for values in reported]

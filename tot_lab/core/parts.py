@@ -560,7 +560,7 @@ def _fields_for(model: type[BaseModel], value: Any) -> list[str]:
 
 
 def _a(part: type[Part]) -> str:
-    """The kind of a part with its article, such as "a Proposer": its base class directly below `Part`."""
+    """The base class of a part directly below `Part`, with an article, such as "a Proposer"."""
     base = next(one for one in reversed(part.__mro__) if issubclass(one, Part) and one is not Part)
     return f"{'an' if base.__name__[0] in 'AEIOU' else 'a'} {base.__name__}"
 
@@ -779,7 +779,8 @@ def parts_in(part: Part) -> Iterator[Part]:
 def map_parts(value: Any, change: Callable[[Part], Mapping[str, Any]]) -> Any:
     """Return `value`, a part or a container of parts, with each part updated by the settings `change(part)`.
 
-    Inner parts are changed first. If nothing changes, the same object is returned.
+    `change` receives each part as it was before its inner parts were updated. If nothing changes, the same
+    object is returned.
     """
     if isinstance(value, Part):
         fields = {name: getattr(value, name) for name in type(value).model_fields}

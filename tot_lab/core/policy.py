@@ -30,8 +30,8 @@ class EffectPolicy(PydanticModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     mode: Literal["deny_all", "allow_list", "allow_all"] = "allow_list"
     """`deny_all` permits only tools without effects, `allow_list` also the tools and the effects in `allow`,
-    and `allow_all` everything. A tool whose effects are not declared counts as having effects, and can be
-    allowed by its name only.
+    and `allow_all` everything. A tool whose effects are not declared counts as having effects. `allow_list`
+    permits it only by its name.
     """
 
     allow: frozenset[str] = frozenset()

@@ -78,7 +78,8 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
         score: 0 to 1. `None` if no sample could be read.
         raw: The combined samples in the evaluator's own units, before normalising.
         samples: Each sample as it was read, `None` for an unreadable one.
-        by: The evaluator: value, parts, vote, joint, logprob, root, domain, or the name of a function.
+        by: Where the score comes from: the kind of an evaluator (`value`, `vote`, …), the name of a function,
+            or another source such as `root`, `domain`, `critique` or `person`.
     """
 
     id: str
@@ -89,7 +90,14 @@ class Scored(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="sco
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag="decided"):
-    """A decision about a thought, and the rule behind it. `other` is the thought into which it was merged."""
+    """A decision about a thought.
+
+    Attributes:
+        id: The thought.
+        what: The decision.
+        reason: The rule behind it.
+        other: The thought into which a merged thought was merged, else `None`.
+    """
 
     id: str
     what: Decision
@@ -195,8 +203,8 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One line of a journal: a record, its program position, and its time.
 
     Attributes:
-        p: The position. Empty for entries outside the canonical list, such as budget warnings, which may
-            differ between two runs of the same search.
+        p: The position. Empty for entries that may differ between two runs of the same search, such as
+            budget warnings. `canonical` leaves them out.
         t: Seconds since the run began.
         e: The record.
         paid: USD actually paid for this reply, failed tries included: 0.0 if it came from a cache or journal,
@@ -264,7 +272,7 @@ def failed_try(data: dict[str, Any]) -> Reply:
 
 @gc_paused()
 def canonical(lines: list[Line]) -> list[Record]:
-    """The records of `lines` in program order, without entries outside the canonical list."""
+    """The records of `lines` in program order, without the entries that have no position (`Line.p`)."""
     placed = [line for line in lines if line.p]
     placed.sort(key=attrgetter("p"))  # stable: a call stays before its reply
     return [line.e for line in placed]

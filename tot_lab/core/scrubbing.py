@@ -100,7 +100,8 @@ def _long_keys(keys: tuple[str, ...], environment: tuple[str, ...]) -> tuple[str
 def holds_secret(text: str, *keys: str) -> bool:
     """Whether `text` holds one of `keys` or a secret of the environment, also encoded for URLs, in JSON, in
     base64 or in hexadecimal digits. A secret of at least `LONG` letters and digits is also found in other
-    case and with other punctuation, and so is a half of it that has as many. Ciphers are not recognised.
+    case and with other punctuation. So is its first or its second half, if that half alone has at least
+    `LONG` letters and digits. Ciphers are not recognised.
     """
     secrets = [
         key for key in (*keys, *secrets_in_environment()) if len(key) >= SHORTEST and not _is_path(key)

@@ -44,8 +44,8 @@ def _lacks(domain: Prompts, method: str, other: str = "", note: str = "") -> Not
 class Prompts:
     """The prompts of a domain.
 
-    `statement` adds `task.context` to each. An evaluator's prompt ends with the candidate, so that siblings
-    share a prefix that a server can cache.
+    `statement` adds `task.context` to each of them. An evaluator's prompt ends with the candidate, so that
+    siblings share a prefix that a server can cache.
     """
 
     kind: ClassVar[str]
@@ -363,8 +363,8 @@ class Answer(msgspec.Struct, frozen=True):
     Attributes:
         text: The answer. Empty if it is missing.
         stop_reason: Why the strategy ended, one of `STOP_CODES`.
-        node: The thought that holds the answer.
-        score: The score of that thought.
+        node: Id of the thought that holds the answer. `None` if there is no such thought.
+        score: The score of that thought. `None` if it has none.
         ranked: Ids of the thoughts that hold candidate answers, best first.
     """
 

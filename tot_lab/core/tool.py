@@ -44,7 +44,7 @@ class Tool(Part):
 
     kind: ClassVar[str] = ""
     needs_permission: ClassVar[bool] = False
-    """Whether it is denied unless an effect policy allows it."""
+    """Whether a lab without an effect policy denies it. Other tools are then allowed."""
     name: Name
     """Name by which a model calls it: lowercase letters, digits and hyphens. By default the name of the
     function, with `_` as `-`."""
@@ -62,7 +62,8 @@ class Tool(Part):
 
     effects: Effects | None = ()
     """Names of its effects, such as `network` or `files`; see `tl.EffectPolicy`. `None` means that they are
-    not declared: a policy then allows the tool by its name only. A function has `None` unless it is `pure`.
+    not declared: a policy then allows the tool by its name only. For a tool made of a function, the default
+    is `None`, or no effects if it is `pure`.
     """
 
     timeout: Annotated[float, Field(gt=0)] = 15.0
@@ -142,7 +143,7 @@ class Arguments(BaseModel):
 
 
 class Unfit(ValueError):
-    """Raised for invalid arguments. The message names each of them."""
+    """Raised if a retry cannot help, as with invalid arguments. A model reads the message."""
 
 
 def fitting(arguments: dict[str, Any], model: type[M]) -> M:

@@ -193,5 +193,5 @@ class Tree:
         return ids
 
     def leaves(self) -> list[Node]:
-        """The nodes without children. The root counts only if it is alone."""
+        """The nodes without children."""
         return [node for node in self if not node.children]

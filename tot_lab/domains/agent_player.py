@@ -128,7 +128,7 @@ class _Sums:
         return last_number(one) is not None and last_number(one) == last_number(other)
 
     def subject(self, k: int, known: Sequence[str]) -> str:
-        """Return the expression or phrase for value `k`. Earlier values that are not known are s1, s2, …"""
+        """Return the expression or phrase for value `k`. Unknown earlier values appear as s1, s2, …"""
         left, op, right = self.problem.steps[k].split()
         values = {**{name: str(value) for name, value in self.problem.given.items()}}
         values |= {f"s{number}": value for number, value in enumerate(known, 1)}
@@ -622,7 +622,7 @@ def _first_turns(call: Call) -> str:
 
 @lru_cache(maxsize=256)
 def _parse_chain(text: str) -> _Chain | None:
-    """Return the first problem in `text`, or `None`."""
+    """Return the first word problem in `text`, or else the first question of `multi_hop`, or `None`."""
     problem, hops = problem_in(text), hops_in(text)
     return _Sums(problem) if problem else _Lookups(hops) if hops else None
 

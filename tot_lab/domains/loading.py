@@ -51,7 +51,7 @@ def tasks(
             rows have a field `answer`. A row whose field is empty, null or NaN is not graded, with a warning.
         grade: How answers are compared with the reference (see `General.grading`). It requires `answer`.
         id: Field with the task's id. `None` numbers the rows from 1.
-        seed: For `gym:FAMILY`: the same seed generates the same tasks, 0 by default. Many families use
+        seed: For `gym:FAMILY`: the same seed generates the same tasks. `None` means 0. Many families use
             `seed + k` for task `k`, so seeds that differ by less than `count` give some equal tasks.
         difficulty: For `gym:FAMILY`: fields of the family's configuration and their values.
 
@@ -128,7 +128,7 @@ def tasks(
 
 
 def _warn_of(doubtful: Mapping[str, Sequence[str]]) -> None:
-    """Warn of what is wrong with rows, whose places are given."""
+    """Warn once of each problem in `doubtful`, which maps it to the locations of its rows."""
     for what, places in doubtful.items():
         more = f" and {len(places) - 1:,} more" if len(places) > 1 else ""
         warnings.warn(f"{places[0]}{more}: {what}", UserWarning, stacklevel=4)  # skips `with_example`

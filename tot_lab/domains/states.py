@@ -63,7 +63,9 @@ class StateDomain(Domain):
 
 
 def picks_schema(properties: Mapping[str, Any], many: str = "") -> dict[str, Any]:
-    """Return the schema of an object with `properties` or, with `many`, of a list of them under that name."""
+    """Return the schema of an object with `properties`. If `many` is not empty, it is the schema of an object
+    whose only field `many` is a list of such objects.
+    """
     schema = {
         "type": "object",
         "properties": properties,
@@ -74,7 +76,9 @@ def picks_schema(properties: Mapping[str, Any], many: str = "") -> dict[str, Any
 
 
 def read_picks(text: str, field: str) -> list[dict[str, Any]]:
-    """Return the JSON objects in `text`: one with `field`, several, or those of the first list in one."""
+    """Return the JSON objects in `text`: an object that has `field`, the objects of a list, or those of the
+    first list inside an object without `field`.
+    """
     picks = read_json(text) if "{" in text else None
     if isinstance(picks, dict) and field not in picks:
         picks = next((item for item in picks.values() if isinstance(item, list)), None)

@@ -152,7 +152,7 @@ class WordSums(StepwiseDomain):
         return None if value is None else str(value)
 
     def holds(self, step: str) -> bool | None:
-        """Return whether the calculations in `step` are right."""
+        """Return whether the calculations in `step` are right. Returns `None` if it contains none."""
         found = _EQUATION.findall(plain(step.replace(",", "").replace("`", "")))
         checked = [joined(Fraction(a), op, Fraction(b)) == number(stated) for a, op, b, stated in found]
         return all(checked) if checked else None

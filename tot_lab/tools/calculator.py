@@ -22,7 +22,7 @@ from tot_lab.core.tool import Arguments, Name, Tool, fitting, schema_of
 LONGEST = 1_000  # maximum characters of an expression
 LARGEST = 10_000  # maximum bits of a numerator or denominator
 DIGITS = 3_000  # LARGEST bits in decimal digits, rounded
-EXACT = 50  # maximum digits of a decimal that is shown in full
+EXACT = 50  # maximum digits of a decimal that is shown in full; whole numbers always are
 
 KNOWN = "numbers, + - * / // % ^ and parentheses"
 
@@ -83,8 +83,8 @@ def value_of(expression: str) -> Fraction:
 
 
 def shown(value: Fraction, digits: int) -> str:
-    """Return a number as an exact decimal if that has at most `EXACT` digits. Otherwise return its fraction,
-    if short, and a decimal that is rounded to `digits` digits.
+    """Return a whole number, or an exact decimal of at most `EXACT` digits, in full. For another number,
+    return its fraction, if that is short, and a decimal that is rounded to `digits` digits.
     """
     above, below = Decimal(value.numerator), Decimal(value.denominator)
     exact = above if below == 1 else Context(prec=EXACT).divide(above, below)

@@ -65,7 +65,7 @@ def _stated(text: str, mark: re.Pattern[str] = _ANSWER) -> _Stated | None:
 
 
 def _last(mark: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """Return the match of `mark` that begins the last line, of those that it begins."""
+    """Return the match of `mark` with which a line begins. Of several such lines, the last counts."""
     end = len(text)
     while end >= 0:
         start = text.rfind("\n", 0, end) + 1

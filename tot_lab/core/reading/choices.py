@@ -40,7 +40,7 @@ _ANSWER_IN_OTHER_LANGUAGES = re.compile(
     re.IGNORECASE,
 )
 _STATED, _CLOSE, _MARKED = "\x01", "\x02", "\x03"
-"""Placeholders for the start and the end of a box or tag, and for marks (`(B)`) around the word before it."""
+"""Placeholders for the start and the end of a box or tag, and, behind a word, for marks around it (`(B)`)."""
 
 _BRACKETS = {"Ps": "(", "Pe": ")", "Pi": '"', "Pf": '"'}
 _ESCAPE = {
@@ -211,7 +211,9 @@ class _Options:
         return _Named(label, end + is_marked)
 
     def text_at(self, text: str, at: int, own: str | None = None) -> _Named | None:
-        """Return the option whose text is at index `at`. If several have it, the one labelled `own`."""
+        """Return the option whose text is at index `at`. If several have this text, it is the one labelled
+        `own`, or else `label` is `None`.
+        """
         match = self.text.match(text, at)
         if match is None:
             return None

@@ -207,7 +207,12 @@ _UNIT_PART = re.compile(r"[A-Za-z]+|\^?-?\d|/")
 
 
 class Expression(NamedTuple):
-    """An expression in LaTeX without delimiters, or `None` if it contains words, and its unit, or ""."""
+    """An expression in LaTeX without delimiters, and its unit.
+
+    Attributes:
+        text: The expression. `None` if it contains words.
+        unit: Its unit. Empty if it has none.
+    """
 
     text: str | None
     unit: str
@@ -231,8 +236,8 @@ def read_expression(text: str) -> Expression:
 
 
 def math_key(answer: str) -> Fraction | str:
-    """Return the value of an answer that is a number, or else its expression without parts that LaTeX
-    ignores.
+    """Return a key of an answer: the value of a number, a word in lower case, or any other expression in
+    normalised notation.
     """
     text = _LOOSE.sub("", without_text_marks(_plain(_stated(answer))))
     for degrees in ("^\\circ", "^{\\circ}"):
@@ -246,8 +251,8 @@ def math_key(answer: str) -> Fraction | str:
 
 
 def as_latex(text: str) -> str:
-    """Mark an expression as LaTeX (`$…$`), so that all of it is read. A text with words is not marked; only
-    its signs and mixed numbers are written in LaTeX.
+    """Mark an expression as LaTeX (`$…$`), so that math-verify reads all of it. A text with words is not
+    marked; only its signs and mixed numbers are written in LaTeX.
     """
     found = read_expression(text).text
     return improper(_signs_as_latex(text[-_READ:])) if found is None else f"${found}$"

@@ -47,8 +47,8 @@ _COMMA = re.compile(r"[,;][ \t]|(?<=\d)[ ]and[ ]")
 _LINE_SCORE = re.compile(rf"([{MARKS}]*+{_NUMBER}{_OF})[{MARKS}.;]*+(?>(?:,[ \t]*+[^\W\d].*+)?)")
 _SCORE_WORD = re.compile(r"[\W_]{0,9}\bscore\b[\W_]{0,9}\Z|\A[\W_]{0,9}score (?:of|for) ", re.IGNORECASE)
 _OR = re.compile(r"[\s,;*`]*+(?:or|/|vs\.?)(?: perhaps| maybe)?[\s*`]*+", re.IGNORECASE)
-_MOST_ABOVE = 5  # lines before a score in which the name of the scored sibling is searched
-_MOST_SEPARATORS = 30  # the score of a line is searched behind so many of its last separators
+_MOST_ABOVE = 5  # how many lines above a score are searched for the name of the sibling that it belongs to
+_MOST_SEPARATORS = 30  # how many separators of a line are tried, from its end, as the one before its score
 _CANDIDATES = 20  # JSON values in one reply that are tried
 _WORD = re.compile(r"[A-Za-z]+")
 

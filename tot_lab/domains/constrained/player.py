@@ -54,7 +54,6 @@ class _Responder(Responder["SimConstrained"]):
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules."""
         return rules_in(self.text)
 
     @cached_property

@@ -60,7 +60,6 @@ class _Responder(Responder["SimCreativeWriting"]):
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
-        """The closing sentences."""
         found = _SENTENCES.search(self.text)
         return found.groups() if found else ()
 
@@ -86,7 +85,6 @@ class _Responder(Responder["SimCreativeWriting"]):
         return _numbered_list("Plan", [self.plan() for _ in range(self.count)])
 
     def passage(self) -> str:
-        """Return a passage."""
         return self.follow(self.given)
 
     def passages(self) -> str:
@@ -107,12 +105,11 @@ class _Responder(Responder["SimCreativeWriting"]):
         return heroes
 
     def plan(self) -> str:
-        """Return a plan."""
         lines = [f"{hero} {self.random.choice(_DEEDS)}." for hero in self.heroes()]
         return "\n".join(f"{k}. {line.capitalize()}" for k, line in enumerate(lines, 1))
 
     def follow(self, plan: str) -> str:
-        """Return a passage with the heroes of `plan`, or with new heroes unless it names four."""
+        """Return a passage with the heroes of `plan`. If `plan` does not name four, the heroes are new."""
         heroes = [hero for line in plan.split("\n") if (hero := _hero(line))]
         heroes = heroes if len(heroes) == 4 else self.heroes()
         paragraphs = []
@@ -154,10 +151,11 @@ class SimCreativeWriting(Player):
     unknown = "I am a simulated writer of passages, and I do not understand this prompt."
 
     skill: Probability = 0.8
-    """Probability of each correct element, 0–1.
+    """Probability that a paragraph ends with its exact sentence, and that a line of a plan keeps the hero of
+    the line before it, 0–1.
 
-    The elements are a paragraph that ends with its exact sentence, and a line of a plan, or a paragraph that
-    is written without a plan, that has the same hero as the one before.
+    Without a plan, the paragraphs keep the hero with this probability. A hero that is not kept is chosen at
+    random.
     """
 
     noise: Probability = 0.2

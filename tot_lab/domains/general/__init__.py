@@ -192,9 +192,9 @@ class General(Domain):
 
         Without grading, the line or the box must end the reply, as the prompt requests (one closing line may
         follow), so that a longer text with such a line inside is not truncated. With the grading `python`, a
-        reply with a code block is returned whole. With the grading `choice`, the choice that the whole reply
-        states last is decisive. If the line or the box states another choice, the label of the last one is
-        returned.
+        reply with a code block is returned whole. With the grading `choice`, the whole reply decides: if the
+        line or the box does not state the choice that the reply states last, the label of that choice is
+        returned, or the whole reply if it states none.
         """
         if self.grading == "python" and ("```" in text or "~~~" in text):
             return text.strip()  # a line such as `answer = 1` may be part of the code

@@ -51,7 +51,7 @@ _IDEAS = (
     "Compare the two ways that are left.",
     "State a partial answer.",
 )
-_DEEPEST = 6  # maximum depth in a schema at which optional fields and items are filled in
+_DEEPEST = 6  # from this depth of a schema on, optional fields and items are left out
 
 
 class SimGeneral(Simulated):
@@ -187,7 +187,9 @@ def _choose(choices: Sequence[Any], random: Random, depth: int) -> Any:
 
 
 def _merge(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Merge two schemas. A value that fits the result has the properties, lists and bounds of both."""
+    """Merge two schemas: all properties and required names of both, and the tighter of two bounds. Of other
+    words that both have, the value in `other` is kept.
+    """
     joint = {**one, **other}
     if "properties" in one and "properties" in other:
         joint["properties"] = {**one["properties"], **other["properties"]}

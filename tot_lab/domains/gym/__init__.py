@@ -1,9 +1,9 @@
 """Tasks of reasoning-gym, as questions with a free-text answer.
 
 reasoning-gym generates tasks of about a hundred families and grades their answers. It runs in a separate
-process (`worker.py`), because some of its graders run answers as Python code. Only making tasks, and
-grading answers where this package has no exact grader (`exact.py`), need it. A recorded run can be loaded,
-replayed and shown without it.
+process (`worker.py`), because some of its graders run answers as Python code. It is only needed to make
+tasks, and to grade answers for which this package has no exact grader (`exact.py`). A recorded run can be
+loaded, replayed and shown without it.
 
 References:
     Stojanovski et al. 2025, "REASONING GYM: Reasoning Environments for Reinforcement Learning with Verifiable
@@ -162,14 +162,15 @@ def gym_tasks(
 ) -> list[Task]:
     """Make the first `count` tasks of a family of reasoning-gym.
 
-    The family may have a search domain (`gym/FAMILY`), whose tasks have steps. Otherwise the domain is `Gym`.
-    `task.data` is the metadata of the item, and `task.reference` its answer, which some families lack.
+    If the family has a search domain (`gym/FAMILY`), the tasks belong to it and have steps. Otherwise they
+    belong to `Gym`. `task.data` is the metadata of the item. `task.reference` is its answer, which some
+    families lack.
 
     Args:
         family: Name of the family, such as `countdown`.
         count: Number of tasks.
-        seed: The same seed makes the same tasks, 0 by default. Many families use `seed + k` for task `k`, so
-            seeds that differ by less than `count` give some equal tasks.
+        seed: The same seed makes the same tasks. `None` means 0. Many families use `seed + k` for task `k`,
+            so seeds that differ by less than `count` give some equal tasks.
         difficulty: Fields of the family's configuration and their values.
 
     Raises:

@@ -110,7 +110,7 @@ def complex_number(answer: str, reference: str, data: dict[str, Any]) -> bool:
 
 
 def rush_hour(answer: str, reference: str, data: dict[str, Any]) -> bool:
-    """Whether the moves take the car A to the exit on the right. Each move must be possible as a whole."""
+    """Whether the moves take the car A to the exit on the right. A car may pass only free cells."""
     puzzle = read_board(data["board_config"].replace("o", "."))
     return puzzle is not None and RushHour().read_solution(puzzle, answer) is not None
 

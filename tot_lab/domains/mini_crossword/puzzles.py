@@ -1,8 +1,8 @@
 """The built-in mini crosswords: squares in which every row and column is a word.
 
-The clues were written for this project and are not from published puzzles. Therefore models have not seen
-them with their answers, and they may be redistributed freely. The squares were found by a search over English
-words that are frequent according to wordfreq.
+The clues were written for this project and are not from published puzzles. They may be redistributed freely,
+and no model has seen them in a published puzzle. The squares were found by a search over English words that
+are frequent according to wordfreq.
 """
 
 from __future__ import annotations

@@ -143,7 +143,9 @@ class MultiHop(StepwiseDomain):
         return multi_hop_tools()
 
     def holds(self, step: str) -> bool | None:
-        """Return whether the facts in `step` are true. Facts are recognised in the words of the documents."""
+        """Return whether the facts in `step` are true. Returns `None` if it contains none in the words of the
+        documents.
+        """
         found = facts_in(step)
         known = world().facts
         return all(known.get(of) == to for of, to in found.items()) if found else None

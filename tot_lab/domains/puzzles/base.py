@@ -331,7 +331,7 @@ class AssignmentPuzzle(PuzzleDomain):
     kind = ""
 
     blank: ClassVar[Any] = None
-    """The value of a variable without a value."""
+    """What a state contains for a variable that has no value yet."""
 
     @abstractmethod
     def values(self, puzzle: Any, state: Any, place: int) -> Sequence[Any]:

@@ -123,7 +123,9 @@ class Puzzle(NamedTuple):
 
 
 class KnightsKnaves(AssignmentPuzzle):
-    """Knights and knaves. A move must not contradict a statement whose truth the roles so far decide."""
+    """Knights and knaves. After a legal move, the roles so far neither make the statement of a knight false
+    nor that of a knave true.
+    """
 
     kind = "gym/knights_knaves"
     move_form = (

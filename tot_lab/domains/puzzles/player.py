@@ -164,7 +164,7 @@ class SimPuzzle(Player):
     unknown = "I am a simulated player of puzzles and do not understand this. Word ladders require `words`."
 
     skill: Probability = 0.8
-    """Probability that a proposal is sure to contain the move of the solver, 0–1. Other moves are random."""
+    """Probability that the move of the solver is put into a proposal, 0–1. The other moves are random."""
 
     words: str = ""
     """The vocabulary for word ladders, with spaces between the words."""

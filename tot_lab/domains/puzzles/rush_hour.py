@@ -18,7 +18,7 @@ _Move = tuple[int, int]  # the car, and the cells it moves right or down
 
 
 class Puzzle(NamedTuple):
-    """A board that has walls around it. Cells are numbered from 0 in reading order."""
+    """A board with walls around it, and its first state. Cells are numbered from 0 in reading order."""
 
     first: _State
     cars: tuple[tuple[int, int], ...]

@@ -16,7 +16,7 @@ _State = tuple[int, frozenset[int]]  # the cell of the player, and the cells of 
 
 
 class Puzzle(NamedTuple):
-    """A board that has walls around it. Cells are numbered from 0 in reading order."""
+    """A board with walls around it, and its first state. Cells are numbered from 0 in reading order."""
 
     first: _State
     width: int

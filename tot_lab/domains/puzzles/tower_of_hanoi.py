@@ -21,7 +21,10 @@ _Move = tuple[int, int, int]  # disk, from, to
 
 
 class Puzzle(NamedTuple):
-    """Disks and pegs are numbered from 1, and disk 1 is the smallest."""
+    """The numbers of disks and pegs, and the pegs on which the disks are at first and at last.
+
+    Disks and pegs are numbered from 1, and disk 1 is the smallest.
+    """
 
     disks: int
     pegs: int

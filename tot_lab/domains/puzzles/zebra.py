@@ -55,7 +55,7 @@ def read_clues(text: str, items: Sequence[tuple[str, str]]) -> tuple[Clue, ...] 
 
 
 def keeps(clues: Sequence[Clue], houses: Houses, item: int) -> bool:
-    """Return whether `houses` satisfies every clue about `item` that is decided."""
+    """Return whether `houses` satisfies the clues about `item`. Clues about undecided houses are skipped."""
     for clue in clues:
         if item in (clue.item, clue.other):
             one, other = houses[clue.item], clue.house if clue.other is None else houses[clue.other]
