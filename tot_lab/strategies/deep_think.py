@@ -527,7 +527,9 @@ class _Iterations:
         if self.window is None:
             return None
         left = self.window - tokens_in(self.goal) - instructions
-        room = max(left * 3 // 4, self.window // 4)  # a quarter is for the reply; `tokens_in` overestimates
+        # A quarter of the rest is left for the reply. Since `tokens_in` overestimates, the texts always get a
+        # quarter of the window.
+        room = max(left * 3 // 4, self.window // 4)
         sizes = sorted(map(tokens_in, texts))
         for k, size in enumerate(sizes):
             if size * (len(sizes) - k) > room:

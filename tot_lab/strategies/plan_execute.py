@@ -484,7 +484,8 @@ class _Work:
 
     @property
     def _rewrites(self) -> int:
-        """How many times the plan was changed. It numbers the samples of equal prompts."""
+        """How many patches and augmentations were requested. The sample indices depend on it, so that a
+        prompt that recurs after one of them gets a new reply."""
         return self.patches + self.refinements
 
     def _reflect(self) -> Procedure[tuple[bool, str, str]]:

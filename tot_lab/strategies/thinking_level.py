@@ -199,8 +199,8 @@ class Reflection(NamedTuple):
 class ThinkingManager:
     """Decides when a reflection is due, for one branch of a strategy.
 
-    `WithThinking` creates its own. A custom loop calls `start_turn` before each model call, `saw_reply` and
-    `saw_tool` after it, and `should_reflect` or `why_reflect` at any time.
+    `WithThinking` creates its own. A custom loop calls `start_turn` before and `saw_reply` after each model
+    call, `saw_tool` after each tool call, and `should_reflect` or `why_reflect` at any time.
 
     Attributes:
         last_reflection: The last recorded reflection, or `None`.

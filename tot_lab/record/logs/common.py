@@ -42,7 +42,7 @@ def contents(path: str | os.PathLike[str]) -> bytes:
 
 
 def lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield (`FILE, line NUMBER` for error messages, line) for each line of a file that is not blank."""
+    """Yield each line of a file that is not blank, after its place (`FILE, line NUMBER`) for error messages."""
     with open_regular(path) as file:
         for number, line in enumerate(file, 1):
             text = line if number > 1 else line.removeprefix(_MARK)
@@ -391,7 +391,7 @@ def _role(value: Any) -> str | None:
 
 
 def json_of(text: Any) -> Any:
-    """Return the value of a JSON text. A text that is not JSON is returned as it is."""
+    """Return the value of a text that is a JSON object or list. Any other value is returned as it is."""
     if not isinstance(text, str) or text.lstrip()[:1] not in ("{", "["):
         return text
     try:

@@ -3,8 +3,8 @@
 The posterior is computed, not sampled by NUTS as in the package of the authors: given both standard
 deviations it has a closed form, and these two are summed out over a grid. A decision takes 1 to 10
 milliseconds. NUTS would take 5 to 8 seconds, during which all other searches of the process would wait. A
-decision depends on the random numbers of the run alone, so that a replay makes the same decisions. With equal
-scores NUTS diverges, and this computation does not.
+decision depends only on the scores and the random numbers of the run, so that a replay makes the same
+decisions. With equal scores NUTS diverges, and this computation does not.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def prior(scale: float, points: int) -> tuple[Grid, Grid]:
 
 
 class ABMCTSM(AdaptiveBranching):
-    """At each thought, draw the next score of each child and of a new one from a mixed-effects model, and
-    descend to the highest.
+    """At each thought, draw the next score of each child and of a new one from a mixed-effects model.
+    Descend to the child with the highest draw, or add the new one if its draw is higher.
 
     The scores at and below each child are a group. A new child is a group of its own, so its score is
     predicted from the common mean and spread of its siblings. Each iteration adds one thought, as in
