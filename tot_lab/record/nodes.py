@@ -67,8 +67,8 @@ could not be read, and `question`, `proposed` or an empty text for neither."""
 
 
 class CallSums(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Cells of a table about the calls of a node: sums, and texts such as `thinking`. The fields are named like
-    the columns of `nodes_df`."""
+    """Cells of a table about the calls of a node: sums, and texts such as `thinking`. The fields have the
+    names of columns of `nodes_df`."""
 
     thinking: str | None = None
     samples: int | None = None

@@ -42,7 +42,7 @@ def contents(path: str | os.PathLike[str]) -> bytes:
 
 
 def lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield each line of a file that is not blank, after its place (`FILE, line NUMBER`) for error messages."""
+    """Yield the place (`FILE, line NUMBER`, for error messages) and the text of each non-blank line."""
     with open_regular(path) as file:
         for number, line in enumerate(file, 1):
             text = line if number > 1 else line.removeprefix(_MARK)

@@ -67,8 +67,8 @@ class RewardModel(Evaluator):
     means the model of the strategy, else that of the role `evaluate`."""
 
     aggregate: Literal["last", "min", "product", "mean"] = "last"
-    """How the rewards of the steps become one score. If the reply is one number for the whole path, that is the
-    score."""
+    """How the rewards of the steps become one score. If the reply is one number for the whole path, this is
+    the score."""
 
     prompt: str = "{problem}"
     """The message of the user, with the slots `{problem}` and `{steps}`. The default is the problem without

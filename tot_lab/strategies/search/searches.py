@@ -57,7 +57,7 @@ class Stop(Part):
     """The smallest depth at which a thought can solve the task."""
 
     min_score: Unit = 0.0
-    """A thought with a lower score is pruned. If this is above 0, so is a thought with an unreadable score."""
+    """A thought with a lower score is pruned. Unless this is 0, so is one with an unreadable score."""
 
     def converged(self, best: Sequence[float]) -> bool:
         """Whether `best`, the best score so far after each pick, has stopped rising."""
