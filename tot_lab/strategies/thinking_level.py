@@ -104,8 +104,9 @@ class WithThinking(Strategy):
     Calls without an `effort` of their own get the level as their `effort`, if the model supports it. Their
     `max_tokens`, if set, grow by the reasoning budget, and at least by the tokens that providers reserve for
     the effort (1,024, 2,048 and 4,096). Calls whose score is read from the first token
-    (`evaluate="logprob"`) do not request written reasoning. If a provider enforces a JSON schema, the reply
-    cannot contain written reasoning either, and only the effort applies.
+    (`evaluate="logprob"`) do not request written reasoning, and calls to reward models stay unchanged. If a
+    provider enforces a JSON schema, the reply cannot contain written reasoning either, and only the effort
+    applies.
     """
 
     strategy: Strategy

@@ -45,8 +45,9 @@ class RewardModel(Evaluator):
 
     `model="qwen_prm/NAME"`, `math_shepherd/`, `rlhflow_prm/` and `skywork_prm/` are process reward models on
     vLLM in their published formats, and `vllm_pooling/` is one whose step separator can be set.
-    `vllm_classify/`, `vllm_score/`, `tei_rerank/` and `tei_predict/` are outcome reward models. These servers
-    do not receive `instruction`.
+    `vllm_likelihood/` rewards each step by its likelihood under a language model. `vllm_classify/`,
+    `vllm_score/`, `tei_rerank/` and `tei_predict/` are outcome reward models. These servers do not receive
+    `instruction`.
 
     Each thought is a call of its own, and the calls of all children of a pick are made concurrently, so that
     a server can batch them. With `vllm_score/`, `vllm_likelihood/` and `tei_rerank/`, concurrent calls become
