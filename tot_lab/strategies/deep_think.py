@@ -54,7 +54,7 @@ ASSUMED = 3.0
 """The assumed confidence, out of 10, of a reply that could not be read."""
 
 CONFIDENT = 9.5
-"""The confidence, out of 10, that ends the search from the second iteration on."""
+"""The least confidence, out of 10, that ends the search from the second iteration on."""
 
 DIRECT = "Direct approach"
 """Name of the only branch if the reply to BRANCH could not be read."""

@@ -330,7 +330,7 @@ class ThinkingManager:
         )
 
     def _saw_changed(self, text: str, before: str) -> None:
-        """Follow a person's edit of the thought that records a result."""
+        """Replace the tool result `text` by `before`, the text that a person wrote in its thought."""
         if text != before:
             results, errors = (
                 tuple(_cut(before) if known == _cut(text) else known for known in all_known)

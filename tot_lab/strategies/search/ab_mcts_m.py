@@ -51,7 +51,8 @@ class MixedEffects:
         between, prior_between = prior(BETWEEN, POINTS)
         within, prior_within = prior(WITHIN, POINTS)
         self.between, self.within = between[:, None] ** 2, within[None, :] ** 2  # variances
-        sizes: dict[int, list[float]] = {}  # by size of the groups: their number, and two sums
+        # By group size: the number of groups, and the sums of (mean - MEAN) and of its square.
+        sizes: dict[int, list[float]] = {}
         free, squares = 0, 0.0
         for group in groups:
             if group.count:
