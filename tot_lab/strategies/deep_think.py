@@ -47,7 +47,7 @@ from tot_lab.strategies.structured import Structured, Tier, ask_json, described,
 M = TypeVar("M", bound=BaseModel)
 
 Show: TypeAlias = Callable[[str, str, str], str]
-"""A function that returns the part of a text of an earlier phase that a prompt shows. Its arguments are the
+"""A function that shortens a text of an earlier phase to the part that a prompt shows. Its arguments are the
 name of the text (such as `solution`), the id of its branch (or ""), and the text."""
 
 ASSUMED = 3.0

@@ -169,7 +169,8 @@ class GatherThenThink(Prompting):
         above = parent_of(at) or at
         thought = yield from emit(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, thought.text, "")
-        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))  # not deep-think
+        # A tool that calls a model, such as deep-think, would reason about the task instead of looking.
+        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))
         part = part.model_copy(update={"tools": looking})
         answer = yield from intercept(
             watch,

@@ -258,8 +258,8 @@ class ThinkingManager:
         return self.last_reflection
 
     def carry_out(self, step: Call | Thought) -> Procedure[Any]:
-        """Perform `step`. A model call gets the request for reasoning and, if a reflection is due, its
-        text."""
+        """Perform `step`. A model call gets the request for reasoning and, if a reflection is due, the text
+        of the reflection."""
         if not isinstance(step, Call):
             recorded = yield step
             if recorded is not None:

@@ -167,7 +167,8 @@ _TYPE_NAMES: dict[type, str] = {dict: "an object", list: "a list", str: "a text"
 
 
 def seconds(value: Any, name: str) -> float | None:
-    """Return a time in seconds since 1970, from a date in ISO 8601 (UTC by default) or from milliseconds."""
+    """Return a time in seconds since 1970, from a date in ISO 8601 (UTC by default) or from milliseconds.
+    `None` if it is missing."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -415,7 +416,7 @@ def tool_call(
     start: float | None = None,
     end: float | None = None,
 ) -> LoggedCall:
-    """Return a tool call. Its prompt is `arguments`, a JSON text. `None` means that it is unknown."""
+    """Return a tool call. Its prompt is `arguments`, a JSON text; `None` if they are unknown."""
     messages = () if arguments is None else (Message("user", arguments),)
     return LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
 
