@@ -69,8 +69,8 @@ def read_nodes(
     task: Task | Iterable[Task] | None = None,
     answer: str | None = None,
 ) -> Any:
-    """Make a run of a table with one row per node, such as the log of a search of your own, or a list of runs
-    of a table of many.
+    """Make a run from a table with one row per node, such as the log of your own search. A table that holds
+    several runs gives a list of runs.
 
         run = tl.read_nodes("nodes.jsonl", text="idea", score="rating", score_range=(0, 10))
         run = tl.read_nodes(df, prompt="messages", reply="completion", tokens=("in", "out"), task=task)
@@ -102,8 +102,8 @@ def read_nodes(
             final answers; the one with the best score gives the answer of the run. `None` takes the column
             `state`, unless it holds other words.
         run: Column with the id of the run. `None` takes `run_id` or `run`. With such a column the result is a
-            list, in the order in which the runs begin in the table. If the rows have no
-            setting or strategy, the names of runs with the same question contain the id.
+            list, in the order in which the runs begin in the table. If the rows have no setting or strategy,
+            the names of runs with the same question contain the id.
         prompt: Column with the prompt that led to the node: a text, or chat messages with `role` and
             `content`.
         reply: Column with the model's reply.

@@ -67,7 +67,8 @@ could not be read, and `question`, `proposed` or an empty text for neither."""
 
 
 class CallSums(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Sums over the calls of a node, from the columns of a table that are named as in `nodes_df`."""
+    """Cells of a table about the calls of a node: sums, and texts such as `thinking`. The fields have the
+    names of columns of `nodes_df`."""
 
     thinking: str | None = None
     samples: int | None = None
@@ -102,7 +103,8 @@ class LoggedCall(msgspec.Struct, gc=False, array_like=True):
             (`tool`) belong to the node itself, and all others to its parent.
         id: Calls of a log with the same id are one call, such as a proposal of several nodes. Calls with an
             empty id are all different.
-        start: When it was made, in seconds since any fixed time. `None` if that is unknown.
+        start: When it was made, in seconds since any fixed time. `None` if that is unknown; the same holds
+            for `end`.
         end: When its reply arrived.
         settings: Further fields of `Call`, such as `model` and `temperature`.
     """
@@ -130,7 +132,8 @@ class LoggedNode(msgspec.Struct, gc=False, array_like=True):
         open: Whether the nodes below continue its text, even in the middle of a word.
         scored: Details of the evaluation beyond `score`, if the log has them.
         reason: The rule behind `state`.
-        merged: The id of the earlier node that reached the same state of the problem.
+        merged: The id of the earlier node that reached the same state of the problem. `None` if there is
+            none.
     """
 
     id: str

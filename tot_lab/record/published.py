@@ -78,7 +78,7 @@ class Entry(msgspec.Struct):
 
 
 class Judged(msgspec.Struct):
-    """The number of a crossword's clues with each label of the evaluator."""
+    """How many clues of a crossword got each label from the evaluator."""
 
     sure: Count
     maybe: Count

@@ -46,7 +46,7 @@ class _Scope:
         return id.count(".") - self.root.count(".")
 
     def opened(self, parents: Sequence[str]) -> Note:
-        """Begin the level below `parents`."""
+        """Begin the level below `parents`. Returns the note that says so."""
         self.level, self.fresh = self.depth(parents[0]) + 1, {}
         self.parents = {id: place for place, id in enumerate(parents)}
         return Note("tot.level_started", self.root, {"depth": self.level, "frontier_size": len(parents)})
@@ -60,7 +60,7 @@ class _Scope:
         return (1.0 if score is None else -score, parent, id_key(id))
 
     def closed(self) -> Iterator[Note]:
-        """End the current level, if there is one."""
+        """End the current level, if there is one. Yields the note that says which thoughts were kept."""
         if self.level is None:
             return
         kept = [id for id, judged in self.fresh.items() if judged.what in ("kept", "complete")]

@@ -64,7 +64,7 @@ async def show_calls(what: str, total: int | None, count: Callable[[], tuple[int
 
     Args:
         what: The work, such as the name of a strategy.
-        total: The maximum number of calls, if it is known.
+        total: The maximum number of calls. `None` if it is not known.
         count: Returns the number of calls, and a text about what the work waits for, which may be empty.
     """
     if is_silenced():

@@ -134,7 +134,7 @@ class ToolLimits(Part):
 
     overflow: Literal["cut", "more"] = "cut"
     """How a result with more than `max_result_characters` is shown. `cut` truncates it; `more` lets the model
-    read the rest piece by piece with a tool named `more`, which this strategy adds."""
+    read the rest piece by piece with an additional tool named `more`."""
 
     transform_result: UserFunction | None = None
     """A function `(tool, result) -> text` whose text the model is shown in place of a successful result, such

@@ -38,7 +38,7 @@ class BudgetForcing(Prompting):
     """How often the reply is continued."""
 
     word: str = "Wait"
-    """The text that is appended to the reply, on a line of its own, before each further call."""
+    """The text that is appended to the reply, at the start of a new line, before each further call."""
 
     def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)

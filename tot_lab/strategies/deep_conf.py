@@ -124,7 +124,7 @@ class DeepConfOnline(DeepConf):
     """Chains after the warm-up that run concurrently, before the votes are counted again."""
 
     consensus: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """Share of all votes for one answer at which the sampling ends (τ in the paper)."""
+    """The sampling ends when one answer has this share of all votes (τ in the paper)."""
 
     def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)

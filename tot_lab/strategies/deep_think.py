@@ -47,14 +47,14 @@ from tot_lab.strategies.structured import Structured, Tier, ask_json, described,
 M = TypeVar("M", bound=BaseModel)
 
 Show: TypeAlias = Callable[[str, str, str], str]
-"""A function that returns the part of a text of an earlier phase that a prompt shows. Its arguments are the
+"""A function that shortens a text of an earlier phase to the part that a prompt shows. Its arguments are the
 name of the text (such as `solution`), the id of its branch (or ""), and the text."""
 
 ASSUMED = 3.0
 """The assumed confidence, out of 10, of a reply that could not be read."""
 
 CONFIDENT = 9.5
-"""The confidence, out of 10, that ends the search from the second iteration on."""
+"""The least confidence, out of 10, that ends the search from the second iteration on."""
 
 DIRECT = "Direct approach"
 """Name of the only branch if the reply to BRANCH could not be read."""
@@ -527,7 +527,9 @@ class _Iterations:
         if self.window is None:
             return None
         left = self.window - tokens_in(self.goal) - instructions
-        room = max(left * 3 // 4, self.window // 4)  # a quarter is for the reply; `tokens_in` overestimates
+        # A quarter of the rest is left for the reply. Since `tokens_in` overestimates, the texts always get a
+        # quarter of the window.
+        room = max(left * 3 // 4, self.window // 4)
         sizes = sorted(map(tokens_in, texts))
         for k, size in enumerate(sizes):
             if size * (len(sizes) - k) > room:

@@ -84,8 +84,8 @@ class IterationResult(msgspec.Struct, frozen=True, omit_defaults=True):
         insights: The lessons of the iteration.
         should_continue: Whether the model expects an improvement from another iteration.
         next_focus: What the model would look at first in another iteration.
-        assumed: Whether the confidence is a default, because the reply could not be read. No decision then
-            depends on it.
+        assumed: Whether the confidence is a default, because the reply or the number in it could not be read.
+            No decision then depends on it.
         beam: Ids of the branches that the next iteration builds on, best first.
         truncated: Whether the reply to CONVERGE was truncated.
         from_branch: Id of the branch whose solution stands in for a synthesis. "" if there is a synthesis.

@@ -47,7 +47,7 @@ class ForestOfThoughts(Prompting):
     """Trees that grow at the same time. Larger batches are faster, and may grow trees that are not needed."""
 
     min_score: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """A tree whose answer has a lower score has no vote. Above 0, answers without a score have no vote."""
+    """A tree whose answer has a lower score has no vote. Unless this is 0, nor has one without a score."""
 
     def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)

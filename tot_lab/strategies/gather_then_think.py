@@ -106,8 +106,8 @@ class GatherThenThink(Prompting):
             if self.research.context_window is None and task.context_window is None:
                 yield Note("research.window", at, {"assumed": UNKNOWN_WINDOW})
             gathered = yield from self._gathered(task, classified.category, watch, f"{at}.0")
-            # A budget may refuse calls of the gatherer alone. The strategy's first call shows whether it
-            # refuses those of the whole run.
+            # After a refused call, research is skipped, but the run goes on: the budget may be that of the
+            # gatherer alone. If it is that of the run, it refuses the strategy's first call too.
             if not halts(gathered.stop_reason):
                 allowed = self._within_gatherer(task)
                 found = yield from self.research.think(allowed, watch.uses, self, f"{at}.1", watch.model)
@@ -169,7 +169,8 @@ class GatherThenThink(Prompting):
         above = parent_of(at) or at
         thought = yield from emit(Thought(at, above, _instruction(category)))
         part = task.domain.part(task, thought.text, "")
-        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))  # not deep-think
+        # A tool that calls a model, such as deep-think, would reason about the task instead of looking.
+        looking = tuple(tool for tool in task.tools if not tool.has_effect(MODEL))
         part = part.model_copy(update={"tools": looking})
         answer = yield from intercept(
             watch,

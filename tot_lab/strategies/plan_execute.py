@@ -152,8 +152,8 @@ class PlanExecute(Acting):
 
     required_tools: Quantities = {}
     """Minimum number of calls of each tool by steps of the plan, as `{"web-search": 4}` or
-    `["web-search×4"]`. Steps are added for missing calls: the model is asked once more for the arguments of
-    tools without effects that take one text, and a composite step decides on calls of other tools. A tool
+    `["web-search×4"]`. Steps are added for missing calls. The model is asked once more for the arguments of
+    tools that have no effects and take one text; composite steps decide on calls of other tools. A tool
     with `used_when_named`, such as `deep-think`, is required once if the task names it, even if no plan can
     be read.
     """
@@ -286,8 +286,9 @@ class _Work:
 
     def _with_required(self, steps: list[PlanStep], required: Mapping[str, int]) -> Procedure[list[PlanStep]]:
         """Add steps for the required calls that the plan lacks. No argument is invented: in one further
-        request, the model writes the arguments of tools without effects that take one text; composite steps
-        choose the arguments of other tools. A tool that the task requests by name gets the task's question.
+        request, the model writes the arguments of tools that have no effects and take one text; composite
+        steps choose the arguments of other tools. A tool that the task requests by name gets the task's
+        question.
         """
         tools, task = self.available.tools, self.task
         missing = missing_calls(steps, required)
@@ -484,7 +485,8 @@ class _Work:
 
     @property
     def _rewrites(self) -> int:
-        """How many times the plan was changed. It numbers the samples of equal prompts."""
+        """How many patches and augmentations were requested. The sample indices depend on it, so that a
+        prompt that recurs after one of them gets a new reply."""
         return self.patches + self.refinements
 
     def _reflect(self) -> Procedure[tuple[bool, str, str]]:

@@ -251,7 +251,8 @@ def rewritten(
     are reopened.
 
     Raises:
-        ValueError: If no step of the draft can be used. The message names the step.
+        ValueError: If no step of the draft can be used, or if a step depends on one that stays failed or
+            skipped. The message names the step.
     """
     _check_count(len(draft.steps), most)
     known = {step.id: step for step in steps}
@@ -325,7 +326,7 @@ def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequ
     """Map each name that a draft may give to a step to the ids of the steps it stands for.
 
     Names are the ids of earlier steps and those written in the draft. A name of two different steps is
-    ambiguous. The position of a draft's step (`s4` or `4`) is a name unless it is one of these.
+    ambiguous. The position of a draft's step (`s4` or `4`) is a name too, unless it is taken.
     """
     made = [tuple(f"s{number}" for number in several) for several in numbers]
     names: dict[str, tuple[str, ...]] = {id: (id,) for id in before}
@@ -360,9 +361,10 @@ def further_calls(
     most: int,
 ) -> list[PlanStep]:
     """The tool_call steps of `draft` that call the tools in `missing`, at most as often as they are missing.
+    Other steps of `draft` are dropped.
 
     Raises:
-        ValueError: If there are none.
+        ValueError: If none is left, or if one depends on a dropped step.
     """
     left = Counter(missing)
     made = []
@@ -376,7 +378,8 @@ def further_calls(
     for step in made:
         if lacking := next((id for id in step.depends_on if id not in kept), None):
             raise ValueError(
-                f"{step.id}: it depends on {lacking}, which is no tool_call of {', '.join(missing)}"
+                f"{step.id}: it depends on {lacking}, which is dropped: only the missing calls of "
+                f"{', '.join(missing)} are kept"
             )
     return made
 

@@ -5,7 +5,8 @@
     last       the newest turns; kept
 
 Only the outgoing prompts are edited: the strategy keeps its conversation, and the tree and all recorded
-results stay complete. Condensed turns are not condensed again; only newer ones are added.
+results stay complete. Each turn is condensed once: a later synthesis combines the last summary
+with the turns since then.
 """
 
 from __future__ import annotations

@@ -104,8 +104,9 @@ class WithThinking(Strategy):
     Calls without an `effort` of their own get the level as their `effort`, if the model supports it. Their
     `max_tokens`, if set, grow by the reasoning budget, and at least by the tokens that providers reserve for
     the effort (1,024, 2,048 and 4,096). Calls whose score is read from the first token
-    (`evaluate="logprob"`) do not request written reasoning. If a provider enforces a JSON schema, the reply
-    cannot contain written reasoning either, and only the effort applies.
+    (`evaluate="logprob"`) do not request written reasoning, and calls to reward models stay unchanged. If a
+    provider enforces a JSON schema, the reply cannot contain written reasoning either, and only the effort
+    applies.
     """
 
     strategy: Strategy
@@ -199,8 +200,8 @@ class Reflection(NamedTuple):
 class ThinkingManager:
     """Decides when a reflection is due, for one branch of a strategy.
 
-    `WithThinking` creates its own. A custom loop calls `start_turn` before each model call, `saw_reply` and
-    `saw_tool` after it, and `should_reflect` or `why_reflect` at any time.
+    `WithThinking` creates its own. A custom loop calls `start_turn` before and `saw_reply` after each model
+    call, `saw_tool` after each tool call, and `should_reflect` or `why_reflect` at any time.
 
     Attributes:
         last_reflection: The last recorded reflection, or `None`.
@@ -257,8 +258,8 @@ class ThinkingManager:
         return self.last_reflection
 
     def carry_out(self, step: Call | Thought) -> Procedure[Any]:
-        """Perform `step`. A model call gets the request for reasoning and, if a reflection is due, its
-        text."""
+        """Perform `step`. A model call gets the request for reasoning and, if a reflection is due, the text
+        of the reflection."""
         if not isinstance(step, Call):
             recorded = yield step
             if recorded is not None:
@@ -329,7 +330,7 @@ class ThinkingManager:
         )
 
     def _saw_changed(self, text: str, before: str) -> None:
-        """Follow a person's edit of the thought that records a result."""
+        """Replace the tool result `text` by `before`, the text that a person wrote in its thought."""
         if text != before:
             results, errors = (
                 tuple(_cut(before) if known == _cut(text) else known for known in all_known)

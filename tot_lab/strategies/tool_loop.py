@@ -26,8 +26,8 @@ class ToolLoop(Acting):
     Trade-off: nothing checks that tools were used, or that the answer is finished. Calls: 1 for each round
     trip, plus 1.
 
-    If a budget ends the loop, the answer is read from the last turn without a tool call, or is empty if there
-    is none.
+    If a budget or a failed model call ends the loop, the answer is read from the last turn without a tool
+    call, or is empty if there is none.
 
     References:
         reactive-agents-ts (github.com/tylerjrbuell/reactive-agents-ts), an agent without reasoning.

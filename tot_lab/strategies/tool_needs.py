@@ -1,8 +1,8 @@
 """Classification of the tools that a task needs, in one call before any of them is called.
 
 The model names the required tools, the minimum number of calls for each (`minCalls`), and tools that are
-merely relevant. Unknown tools are recorded and dropped. An
-unreadable reply is recorded as unreadable, and the run goes on without requirements.
+merely relevant. Unknown tools are recorded and dropped. An unreadable reply is recorded as unreadable, and
+the run goes on without requirements.
 """
 
 from __future__ import annotations

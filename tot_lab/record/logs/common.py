@@ -42,7 +42,7 @@ def contents(path: str | os.PathLike[str]) -> bytes:
 
 
 def lines(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield (`FILE, line NUMBER` for error messages, line) for each line of a file that is not blank."""
+    """Yield the place (`FILE, line NUMBER`, for error messages) and the text of each non-blank line."""
     with open_regular(path) as file:
         for number, line in enumerate(file, 1):
             text = line if number > 1 else line.removeprefix(_MARK)
@@ -167,7 +167,8 @@ _TYPE_NAMES: dict[type, str] = {dict: "an object", list: "a list", str: "a text"
 
 
 def seconds(value: Any, name: str) -> float | None:
-    """Return a time in seconds since 1970, from a date in ISO 8601 (UTC by default) or from milliseconds."""
+    """Return a time in seconds since 1970, from a date in ISO 8601 (UTC by default) or from milliseconds.
+    `None` if it is missing."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -391,7 +392,7 @@ def _role(value: Any) -> str | None:
 
 
 def json_of(text: Any) -> Any:
-    """Return the value of a JSON text. A text that is not JSON is returned as it is."""
+    """Return the value of a text that is a JSON object or list. Any other value is returned as it is."""
     if not isinstance(text, str) or text.lstrip()[:1] not in ("{", "["):
         return text
     try:
@@ -415,7 +416,7 @@ def tool_call(
     start: float | None = None,
     end: float | None = None,
 ) -> LoggedCall:
-    """Return a tool call. Its prompt is `arguments`, a JSON text. `None` means that it is unknown."""
+    """Return a tool call. Its prompt is `arguments`, a JSON text; `None` if they are unknown."""
     messages = () if arguments is None else (Message("user", arguments),)
     return LoggedCall(messages, reply, "tool", "", start, end, {"model": f"tool:{name}"})
 

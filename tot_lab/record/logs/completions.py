@@ -43,17 +43,17 @@ def from_completions(
         runs = tl.records.from_completions("best_of_n_completions.jsonl")
         tl.stats.pass_at_k(runs)
 
-    The columns are those of search-and-learn: `problem` and `completions`, and optionally
-    `scores` (for each completion a number, or a list with a number per step), `agg_scores`, `pred` (the
-    completion that was chosen), `completion_tokens`, `answer` (the expected one) and `unique_id`. Each
-    completion is a child of the question and one sample in `tl.stats`, which estimates the results of fewer
-    completions. The scores of the steps of a completion are the samples of its evaluation.
+    The columns are those of search-and-learn: `problem` and `completions`, and optionally `scores` (for each
+    completion a number, or a list with a number per step), `agg_scores`, `pred` (the completion that was
+    chosen), `completion_tokens`, `answer` (the expected one) and `unique_id`. Each completion is a child of
+    the question and one sample in `tl.stats`, which estimates the results of fewer completions. The scores of
+    the steps of a completion are the samples of its evaluation.
 
     Args:
         source: A file (JSON Lines, JSON with a list of objects, or Parquet), a pandas DataFrame, or an
             iterable of dicts such as a `datasets.Dataset`.
-        aggregate: Combines the scores of the steps, such as `min` or `math.prod`. `None` takes `agg_scores`,
-            or else the score of the last step.
+        aggregate: A function, such as `min` or `math.prod`, that combines the scores of the steps. `None`
+            takes `agg_scores`, or else the score of the last step.
         score_range: The lowest and the highest score.
         task: The task, or tasks from which each run gets the task with its problem. `None` makes a task from
             the columns `problem` and `answer`.

@@ -2,12 +2,12 @@
 
     file → `Sample`s (`inspect_files.py`) → `_Transcript` or `_of_messages` → Run
 
-A log of a search that `interop` wrote has the tree of the search (`inspect_thoughts.py`). In any other log a
-node is a reply of a model. Its parent is the node of the last reply in its prompt; if its
-prompt contains no reply, the parent is the question. Tool calls belong to the reply that requested them, or
-else to the question. The calls of scorers are left out, since they are not part of the run. The headline
-score, or else the first score, grades the run, and the note `imported.scores` holds all scores. A log without
-a transcript (events) has no prompts and lacks some calls.
+If `tot_lab.interop` has written the log, it holds the tree of the search (`inspect_thoughts.py`). In any
+other log a node is a reply of a model. Its parent is the node of the last reply in its prompt; if its prompt
+contains no reply, the parent is the question. Tool calls belong to the reply that requested them, or else to
+the question. The calls of scorers are left out, since they are not part of the run. The headline score, or
+else the first score, grades the run, and the note `imported.scores` holds all scores. A log without a
+transcript (events) has no prompts and lacks some calls.
 
 References:
     inspect.aisi.org.uk/eval-logs.html; `log/_headline.py` in github.com/UKGovernmentBEIS/inspect_ai
@@ -408,7 +408,7 @@ class _Search:
         self.lines[number : number + 1] = [line]
 
     def _whole(self, data: Any) -> Any:
-        """Return `data` with its attachments put back. It recurses, since records are not deeply nested."""
+        """Return `data` with its attachments put back. Recursion is safe: records are not deeply nested."""
         if isinstance(data, str):
             return self._texts.whole(data)
         if isinstance(data, list):

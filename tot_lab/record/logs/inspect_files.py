@@ -73,7 +73,8 @@ class _Pool(msgspec.Struct):
 
 
 class Sample(msgspec.Struct):
-    """A sample. `message_refs` are ranges of the messages of a chunked sample."""
+    """A sample. If it is chunked, `message_refs` says which of the messages in its chunks are `messages`, as
+    ranges of their indices."""
 
     id: int | str
     epoch: int = 1

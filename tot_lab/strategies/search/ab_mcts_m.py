@@ -3,8 +3,8 @@
 The posterior is computed, not sampled by NUTS as in the package of the authors: given both standard
 deviations it has a closed form, and these two are summed out over a grid. A decision takes 1 to 10
 milliseconds. NUTS would take 5 to 8 seconds, during which all other searches of the process would wait. A
-decision depends on the random numbers of the run alone, so that a replay makes the same decisions. With equal
-scores NUTS diverges, and this computation does not.
+decision depends only on the scores and the random numbers of the run, so that a replay makes the same
+decisions. With equal scores NUTS diverges, and this computation does not.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class MixedEffects:
         between, prior_between = prior(BETWEEN, POINTS)
         within, prior_within = prior(WITHIN, POINTS)
         self.between, self.within = between[:, None] ** 2, within[None, :] ** 2  # variances
-        sizes: dict[int, list[float]] = {}  # by size of the groups: their number, and two sums
+        # By group size: the number of groups, and the sums of (mean - MEAN) and of its square.
+        sizes: dict[int, list[float]] = {}
         free, squares = 0, 0.0
         for group in groups:
             if group.count:
@@ -102,8 +103,8 @@ def prior(scale: float, points: int) -> tuple[Grid, Grid]:
 
 
 class ABMCTSM(AdaptiveBranching):
-    """At each thought, draw the next score of each child and of a new one from a mixed-effects model, and
-    descend to the highest.
+    """At each thought, draw the next score of each child and of a new one from a mixed-effects model.
+    Descend to the child with the highest draw, or add the new one if its draw is higher.
 
     The scores at and below each child are a group. A new child is a group of its own, so its score is
     predicted from the common mean and spread of its siblings. Each iteration adds one thought, as in

@@ -121,7 +121,7 @@ class Arms:
 
     def back_up(self, id: str, rank: float, times: int = 1) -> None:
         """Add the score of a thought to the arms that lead to it: GEN at its parent, CONT at the other
-        ancestors."""
+        ancestors, and the `child` arm of each thought on its path."""
         score, path = max(rank, 0.0), [node.id for node in self.state.tree.path(id)]
         self.generate[path[-2]].observe(score, times)
         self.child[id].observe(score, times)

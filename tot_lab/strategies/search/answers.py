@@ -17,7 +17,7 @@ class AnswerRule(Part):
 
     If a budget ends the search before any score arrived, the first of the deepest unscored thoughts is the
     answer, without a score. Thoughts whose path contains an answer take precedence. A search that returns its
-    answer itself (A*, Levin) needs the rule only if it is stopped before it has an answer.
+    answer itself, such as A*, needs the rule only if it is stopped before it has an answer.
     """
 
     kind: ClassVar[str] = ""

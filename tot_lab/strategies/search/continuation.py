@@ -44,8 +44,9 @@ class Continue(Sample):
     then the next step's tag instead of `separator`, which only joins the steps. "" means no tag."""
 
     tokens_per_step: Count | None = None
-    """Tokens of a step. If it is set, a step ends only after that many tokens, the steps are joined without a
-    separator, and answers are read in the joined text. `None` means that a stop sequence ends a step."""
+    """Tokens of a step. If it is set, only this limit or the end of the reply ends a step. The steps are then
+    joined without a separator, and answers are read in the joined text. `None` means that a stop sequence
+    ends a step."""
 
     prefill: str = ""
     """Text with which every reply begins, before the first step."""

@@ -383,7 +383,7 @@ class Logprob(_Templated):
 
 
 class FunctionEvaluator(Evaluator):
-    """A function `(task, path) -> score` that returns 0 to 1, or `None`. It may be async.
+    """A function `(task, path) -> score` that returns 0 to 1, or `None` for no score. It may be async.
 
     `TreeOfThoughts(evaluate=function)` is short for `TreeOfThoughts(evaluate=FunctionEvaluator(function=…))`.
     An async function runs as a recorded call with the purpose `evaluate`.
@@ -439,8 +439,8 @@ class FunctionEvaluator(Evaluator):
 
 
 class BatchEvaluator(FunctionEvaluator):
-    """A function `(task, paths) -> scores` that scores all new children of a pick, such as a reward model in
-    this process.
+    """A function `(task, paths) -> scores` that scores all new children of a pick, for example with a
+    reward model in this process.
 
     `paths` are in the order of the children's ids. The function runs as one recorded call with the purpose
     `evaluate`. `TreeOfThoughts(evaluate=function)` makes a `BatchEvaluator` if the function has a parameter

@@ -81,7 +81,7 @@ class LATS(Search):
 
     def run(self, state: SearchState) -> Searching:
         statistics, lessons = state.remember(Trajectories(state)), list[str]()
-        asked, why = 0, dict[str, dict[str, Any]]()  # the choices since the last pick
+        asked, why = 0, dict[str, dict[str, Any]]()  # `why`: the choices since the last pick
         for _ in range(self.iterations):
             id = state.root
             statistics.visits[id] = statistics.visits.get(id, 0) + 1

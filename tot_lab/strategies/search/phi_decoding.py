@@ -34,7 +34,8 @@ class PhiDecoding(Search):
     Each other step is continued to the end, one step at a time, or in one call with `Continue(finish=True)`:
     its foresight F is the mean log-probability of that continuation. A step is worth the sum of two shares:
 
-    - advantage: softmax((F - F₀) / `temperature`), where F₀ is the F of its beam one step earlier, first 0;
+    - advantage: softmax((F - F₀) / `temperature`), where F₀ is the F of its beam one step earlier, and 0 at
+      step 1;
     - alignment: softmax(c / `temperature`), where c is the share of all continuations in its cluster.
 
     The next beams are drawn in proportion to this value, without replacement. From step `least` on, foresight
@@ -191,7 +192,8 @@ class PhiDecoding(Search):
 
 
 class _Foresight(NamedTuple):
-    """The continuation of a step: the mean log-probability of its tokens, its text, and its last thought."""
+    """The continuation of a step: the mean log-probability of its tokens (`None` if unknown), its text, and
+    the id of its last thought."""
 
     logprob: float | None
     text: str

@@ -40,7 +40,8 @@ class PRMBeam(Search):
         children = yield Pick([state.root], total)
         while going_on := state.open(children):
             kept = yield from state.keep_best(going_on, self.width)
-            # The published code lists the first step of each candidate, then the second of each, and so on.
+            # The first candidates get the remainder. "First" is the order of the published code, which lists
+            # the first step of each candidate, then the second of each, and so on.
             in_rounds = sorted(
                 kept, key=lambda id: (id_key(id)[-1], place.get(state.tree[id].parent or "", 0))
             )

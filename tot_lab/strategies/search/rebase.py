@@ -38,7 +38,7 @@ class REBASE(Search):
     """Solutions to find: the budget of the first level."""
 
     temperature: Annotated[float, Field(gt=0)] = 0.2
-    """The balance temperature of the softmax. A low one gives all children to the best thought."""
+    """The balance temperature of the softmax. The lower, the larger the share of the best thought."""
 
     def run(self, state: SearchState) -> Searching:
         budget = self.width

@@ -41,12 +41,13 @@ class RewardModel(Evaluator):
     The call, of purpose `reward`, is a conversation: `system`, the problem (user), the steps of the solution
     so far, separated by blank lines (assistant), and `instruction` (user). `split` defines the steps. The
     reply is one number from 0 to 1, or a JSON list with one number per step. The numbers are recorded as the
-    samples of the thought. Any other reply is unreadable, such as a list of another length or a logit.
+    samples of the thought. Any other reply, such as a list of another length or a logit, is unreadable.
 
     `model="qwen_prm/NAME"`, `math_shepherd/`, `rlhflow_prm/` and `skywork_prm/` are process reward models on
     vLLM in their published formats, and `vllm_pooling/` is one whose step separator can be set.
-    `vllm_classify/`, `vllm_score/`, `tei_rerank/` and `tei_predict/` are outcome reward models. These servers
-    do not receive `instruction`.
+    `vllm_likelihood/` rewards each step by its likelihood under a language model. `vllm_classify/`,
+    `vllm_score/`, `tei_rerank/` and `tei_predict/` are outcome reward models. These servers do not receive
+    `instruction`.
 
     Each thought is a call of its own, and the calls of all children of a pick are made concurrently, so that
     a server can batch them. With `vllm_score/`, `vllm_likelihood/` and `tei_rerank/`, concurrent calls become
@@ -67,7 +68,8 @@ class RewardModel(Evaluator):
     means the model of the strategy, else that of the role `evaluate`."""
 
     aggregate: Literal["last", "min", "product", "mean"] = "last"
-    """How the rewards of the steps become one score. A single reward for all steps is the score."""
+    """How the rewards of the steps become one score. If the reply is one number for the whole path, this is
+    the score."""
 
     prompt: str = "{problem}"
     """The message of the user, with the slots `{problem}` and `{steps}`. The default is the problem without

@@ -37,8 +37,8 @@ class Stop(Part):
     kind: ClassVar[str] = "stop"
 
     solved: Unit | None = 1.0
-    """The search ends when a kept thought reaches this score at `min_depth` or deeper, unless the domain
-    says that its path is incomplete. `None` means never."""
+    """The search ends when a kept thought reaches this score at `min_depth` or deeper, unless its path is
+    incomplete: the domain says so, or the path lacks the answer that it should state. `None` means never."""
 
     depth: Annotated[int, Field(ge=1, le=1000)] = 3
     """The most steps of a path below the root."""
@@ -57,7 +57,7 @@ class Stop(Part):
     """The smallest depth at which a thought can solve the task."""
 
     min_score: Unit = 0.0
-    """A thought with a lower score is pruned. Above 0, a thought with an unreadable score is pruned too."""
+    """A thought with a lower score is pruned. Unless this is 0, so is one with an unreadable score."""
 
     def converged(self, best: Sequence[float]) -> bool:
         """Whether `best`, the best score so far after each pick, has stopped rising."""
@@ -314,8 +314,9 @@ class FunctionSearch(Search):
     """A search defined by a function.
 
     The function is either a generator `(state) -> picks`, which is a whole search, or a function `(tree,
-    frontier) -> ids` that is called before each pick. `frontier` lists the thoughts that can be expanded,
-    oldest first; those not returned stay in it. An empty list ends the search.
+    frontier) -> ids`. After the root was expanded, such a function is called before each pick. `frontier`
+    lists the thoughts that can be expanded, oldest first; those not returned stay in it. An empty list ends
+    the search.
 
     `TreeOfThoughts(search=function)` is short for `TreeOfThoughts(search=FunctionSearch(function=…))`.
     """

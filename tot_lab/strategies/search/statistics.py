@@ -15,7 +15,7 @@ class Statistics:
     Attributes:
         visits: Number of values backed up through each thought.
         totals: Sum of these values.
-        open: For each expanded thought, the children that can be expanded or have such a thought below them.
+        open: For each expanded thought, the children that a descent may still take.
     """
 
     def __init__(self, state: SearchState) -> None:

@@ -33,10 +33,10 @@ class Tournament(_Templated):
     """Compares every two children of one parent, in both orders, and scores by Bradley–Terry strengths.
 
     `raw` is the strength s of a thought: it beats one of strength t with probability s / (s + t). The score
-    is s / (s + 1), the probability that it beats a thought of strength 1. The prior is that each thought has
-    also won and lost one comparison with such a thought, so that a thought that wins all of its comparisons,
-    or has unreadable ones, still has a finite strength. If the thought listed first wins in both orders, each
-    has one win: a tie.
+    is s / (s + 1), the probability that it beats a thought of strength 1. As a prior, each thought has also
+    won once and lost once against a thought of strength 1. Without it, a thought that wins all of its
+    readable comparisons would have an infinite strength. If the thought listed first wins in both orders,
+    each has one win: a tie.
 
     The children of different parents are scored in separate tournaments. Equal texts share one strength. A
     thought without a readable comparison, such as an only child, has no score; a note `score.missing` says

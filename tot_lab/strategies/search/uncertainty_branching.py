@@ -14,7 +14,7 @@ from tot_lab.strategies.search.searches import Pick, Search, Searching, SearchSt
 
 
 class UncertaintyBranching(Search):
-    """Uncertainty-guided branching: one step at a time, and the most certain of `count` for uncertain steps.
+    """Uncertainty-guided branching: one step at a time, and the best of `count` samples of an uncertain step.
 
     The uncertainty of a token is 1 minus the difference between the probabilities of its two most likely
     alternatives. If the uncertainty of a step (see `tokens`) is above `threshold`, the step is replaced by
