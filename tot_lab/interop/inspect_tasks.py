@@ -124,7 +124,8 @@ def _form_for(ai: Any, task: str, scorer: Any, name: str, sample: Any) -> str:
     """Return the template with which the scorer grades the target of a sample as right, or else the first.
 
     Raises:
-        ValueError: If the scorer fails, returns no score, or searches for a pattern in neither template.
+        ValueError: If the scorer fails or returns no score, or its pattern finds the target in neither
+            template.
     """
     target = sample.target if isinstance(sample.target, str) else next(iter(sample.target), "")
     for form in _FORMS:

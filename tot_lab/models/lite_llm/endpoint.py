@@ -217,8 +217,8 @@ class LiteLLM(ChatEndpoint):
         """Return the model with the settings `given` instead of its own. `base_url` is the URL of the server.
 
         A model of the provider `openai` on another server than OpenAI's becomes an `OpenAIServer`, which is
-        called without litellm. Reasoning models do not, since litellm renames or drops their settings as they
-        need it.
+        called without litellm. Reasoning models do not, since they need settings renamed or dropped, which
+        litellm does.
 
         Raises:
             ValueError: If a setting is unknown or invalid.

@@ -199,8 +199,8 @@ def _choose(logprobs: NDArray[np.float64], texts: list[_Text]) -> list[int]:
 
 
 def _cut(shares: NDArray[np.float64], top_p: float) -> None:
-    """Set `shares` to 0 for all but the fewest likeliest tokens whose total probability is at
-    least `top_p`.
+    """Set `shares` to 0 except for the likeliest tokens: as few as have a total probability of at least
+    `top_p`.
     """
     order = np.argsort(-shares, kind="stable")
     before = np.cumsum(shares[order]) - shares[order]

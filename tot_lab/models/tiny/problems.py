@@ -2,8 +2,8 @@
 
 A problem is a target and a hand of four numbers: 24 and numbers from 1 to 13 (Game of 24), or a target from
 10 to 99 and numbers from 1 to 20 (Countdown). `held_out.json` lists the held-out hands, with a target for
-those of Countdown. Training examples are drawn from other hands; only a false claim
-(`check`) may show any hand.
+those of Countdown. Training examples are drawn from other hands. The only exception is the hand of a false
+claim in `check`, which can be any hand.
 """
 
 from __future__ import annotations
@@ -92,12 +92,14 @@ def moves(state: State) -> list[Move]:
 
 
 def reaches(state: State, target: int) -> bool:
-    """Whether `target`, at most 99, can be made from all numbers of `state`."""
+    """Whether `target`, which must be in `TARGETS`, can be made from all numbers of `state`."""
     return bool(_reached(state) >> target & 1)
 
 
 def _reached(state: State) -> int:
-    """Return, as a bit mask, the integers up to 99 that can be made from all numbers of `state`."""
+    """Return, as a bit mask, the `TARGETS` that can be made from all numbers of `state`. Lower bits are
+    incomplete.
+    """
     if len(state) == 1:
         return 1 << state[0] if isinstance(state[0], int) and state[0] in TARGETS else 0
     if len(state) == 2:
@@ -265,8 +267,8 @@ class Examples:
         raise ValueError(f"The hands must include {sought} one: got {hands[:5]}.")
 
     def state(self, game24: bool, size: int, solvable: bool) -> tuple[int, State]:
-        """Draw a target and a state of `size` numbers. Most unsolvable states follow a wrong step from a
-        solvable hand.
+        """Draw a target and a state of `size` numbers. Most unsolvable states of fewer than four numbers
+        follow a wrong step from a solvable hand.
         """
         random = self.random
         while True:

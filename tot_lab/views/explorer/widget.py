@@ -75,7 +75,7 @@ batch."""
 
 
 # A page never unloads a module, and anywidget creates a module per widget. Therefore the module of a widget
-# is only this loader, and the bundle is loaded once. Without a kernel, it shows the saved page.
+# is only this loader, and the bundle is loaded once. Without a kernel, the loader shows the saved page.
 _LOADER = """
 export default () => {
   let made;
