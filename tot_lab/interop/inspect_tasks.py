@@ -25,8 +25,9 @@ from tot_lab.record.logs.inspect_ai import grade_of
 
 _GRADERS = ("inspect_ai/model_graded_qa", "inspect_ai/model_graded_fact")
 _FORMS = ("{}", "ANSWER: {}")
-"""Templates of the model output that a scorer is given for an answer. Some scorers search the output for
-`ANSWER:`."""
+"""Templates that make an answer the model output that a scorer receives. Some scorers search the output for
+`ANSWER:`.
+"""
 
 
 class InspectTask(General):

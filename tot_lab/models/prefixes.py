@@ -121,7 +121,7 @@ class _Request:
 
 
 class Prefixes:
-    """Answers calls on a llama.cpp server, and processes each prefix that their prompts share only once.
+    """Answers calls on a llama.cpp server, and processes each shared prefix of their prompts only once.
 
     A slot serves one call at a time. Calls of all event loops share the slots, and wait for them by polling,
     since a closed loop can neither release a slot nor receive one.

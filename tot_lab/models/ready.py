@@ -37,7 +37,7 @@ class Ready:
     Args:
         inner: The next layer.
         endpoint: The endpoint.
-        warned: Problems that the lab has warned of already. `answer` adds to it.
+        warned: Problems that the lab has warned of already. `answer` adds new ones.
     """
 
     def __init__(self, inner: Backend, endpoint: Endpoint, warned: set[str]) -> None:

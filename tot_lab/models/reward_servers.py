@@ -446,7 +446,7 @@ def data_of(page: Any) -> Any:
 
 
 def _question_key(call: Call) -> Hashable | None:
-    """Return the messages before the solution and the options of `call`, or `None` without a solution."""
+    """Return the options of `call` and the messages before its solution, or `None` without a solution."""
     place = place_of_solution(call)
     return None if place is None else (call.messages[:place], _options_key(call))
 

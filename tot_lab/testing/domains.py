@@ -104,7 +104,8 @@ def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> Non
         position = domain.position(task, steps[:depth])
         if position is not None and not domain.solved(puzzle, position.state):
             text = domain.write_answer(puzzle, position)
-            if text != answer:  # two states may have the same answer, if it holds only a part of them
+            # The answers of two states may be equal, since an answer may contain only a part of the state.
+            if text != answer:
                 grade = domain.grade(task, text)
                 expect(
                     grade != 1,

@@ -383,8 +383,9 @@ def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tup
 
 
 def finite(logprob: float | None) -> float:
-    """Return a log-probability of at least -9999. A missing, infinite or NaN one becomes -9999, as in
-    OpenAI's replies."""
+    """Return `logprob`, but at least -9999. A missing, infinite or NaN one becomes -9999, as in OpenAI's
+    replies.
+    """
     found = -math.inf if logprob is None else float(logprob)
     return max(found, -9999.0) if found < math.inf else -9999.0  # also for NaN
 

@@ -145,7 +145,7 @@ class Engine:
 
     @staticmethod
     def _step(decoder: Decoder, active: dict[int, _Text]) -> None:
-        """Process one token of each text, choose the next one where the prompt is done, remove finished
+        """Process one token of each text, choose the next one where the prompt is done, and remove finished
         texts.
         """
         slots = list(active)

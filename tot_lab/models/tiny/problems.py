@@ -66,8 +66,8 @@ def _whole(value: Value) -> Value:
 
 
 def _results(a: Value, b: Value) -> Iterator[tuple[Value, str, Value, Value]]:
-    """Yield (left operand, operator, right operand, result) of the operations on `a` <= `b`. Of numbers that
-    are not negative, only the non-negative difference is yielded: with it, the same targets can be reached.
+    """Yield (left operand, operator, right operand, result) of the operations on `a` <= `b`. If neither is
+    negative, only the non-negative difference is yielded, which is enough to reach the same targets.
     """
     yield b, "+", a, _whole(a + b)
     yield b, "-", a, _whole(b - a)
@@ -223,7 +223,7 @@ class Examples:
         return Example(prompt, "", "\n".join([*map(str, way), _verdict(game24, float(right))]))
 
     def vote(self, game24: bool) -> Example:
-        """Draw an example of a vote: the steps from the best candidate to its result, then its number."""
+        """Draw an example of a vote: the steps that continue the best candidate, then its number."""
         target, states = self.siblings(game24)
         good = [k for k, state in enumerate(states) if reaches(state, target)]
         best = self.random.choice(good or range(len(states)))

@@ -550,7 +550,7 @@ class Explorer(Saved, anywidget.AnyWidget):
             for shown in self._displayed:
                 shown.chunk()  # serialise while the page is being built
         while True:
-            self._connected.wait(pause)  # a new page reports without a request
+            self._connected.wait(pause)  # a new page may report meanwhile
             began = time.perf_counter()
             with self._lock:
                 if self.comm is None or not (
