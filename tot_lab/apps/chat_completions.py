@@ -212,7 +212,7 @@ def head(run_id: str, name: str, kind: str) -> dict[str, Any]:
 def reasoning(record: Record) -> str | None:
     """Return a thought or a score as a line of the reply's reasoning.
 
-    Returns `None` for the root thought and its score, and for records of other types.
+    Returns `None` for the root thought and its score, an unreadable score, and a record of another type.
     """
     if isinstance(record, Thought) and record.parent is not None:
         return f"[{record.id}] {record.text}\n"

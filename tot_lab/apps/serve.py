@@ -69,8 +69,8 @@ class Server:
         searches: The searches of the lab.
         catalogue: The strategies that clients can request.
         make_task: Makes a task from the text of a question.
-        model: The name of the lab's model. A request to `/v1/NAME/chat/completions` may give NAME, this
-            name or nothing as its `model`.
+        model: The name of the lab's model. A request to `/v1/NAME/chat/completions` may give either NAME or
+            this name as its `model`, or leave `model` out.
         token: The token that clients must send. `None` requires no token, but a `Host` header that names
             this machine.
     """

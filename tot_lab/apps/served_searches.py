@@ -143,7 +143,7 @@ class Searches:
         """Return the search that answers a request.
 
         A retry gets a search that resumes an unanswered run or, without one, the equal search that is
-        running. Every other request gets a search with a new run.
+        running. In all other cases, the search has a new run.
 
         Args:
             strategy: The strategy.

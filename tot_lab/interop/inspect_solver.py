@@ -66,8 +66,8 @@ def think(
     a run fail, the sample has an error.
 
     The search stops before it reaches the sample's limit on tokens, cost, turns or time, and returns its best
-    answer so far. A limit on messages or working time, or on a formula of token counts, is not foreseen:
-    Inspect ends the search at that limit, and the output is the best answer so far. If Inspect caches
+    answer so far. It does not stop before a limit on messages or working time, or on a formula of token
+    counts: Inspect ends the search at that limit, and the output is the best answer so far. If Inspect caches
     replies, each `sample_index` of the same prompt has its own cache entry.
 
     Args:

@@ -25,8 +25,9 @@ from tot_lab.record.logs.inspect_ai import grade_of
 
 _GRADERS = ("inspect_ai/model_graded_qa", "inspect_ai/model_graded_fact")
 _FORMS = ("{}", "ANSWER: {}")
-"""Templates of the model output that a scorer is given for an answer. Some scorers search the output for
-`ANSWER:`."""
+"""Templates that make an answer the model output that a scorer receives. Some scorers search the output for
+`ANSWER:`.
+"""
 
 
 class InspectTask(General):
@@ -124,7 +125,8 @@ def _form_for(ai: Any, task: str, scorer: Any, name: str, sample: Any) -> str:
     """Return the template with which the scorer grades the target of a sample as right, or else the first.
 
     Raises:
-        ValueError: If the scorer fails, returns no score, or searches for a pattern in neither template.
+        ValueError: If the scorer fails or returns no score, or its pattern finds the target in neither
+            template.
     """
     target = sample.target if isinstance(sample.target, str) else next(iter(sample.target), "")
     for form in _FORMS:

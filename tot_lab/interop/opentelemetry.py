@@ -3,8 +3,8 @@
     records → `RunSpans` (`spans.py`) → `Receiver`
 
 A live run only puts its records into a queue, and a thread sends them. If the receiver fails or is too slow,
-the run continues, its trace stays incomplete, and the first such run warns. Afterwards `send` can send the
-complete trace of the run.
+the run continues, its trace stays incomplete, and a warning names the first such run. Afterwards `send` can
+send the complete trace of the run.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ class OpenTelemetry:
         return done.wait(max(0.0, end - time.monotonic()))
 
     def lose(self, spans: RunSpans, why: str) -> None:
-        """Stop sending the live trace of a run, because of `why`. Only the first such run warns."""
+        """Stop sending the live trace of a run, because of `why`. Only the first call gives a warning."""
         spans.is_lost, run_id = True, spans.header.id
         self.lost.setdefault(run_id, why)
         if not self._warned:

@@ -94,7 +94,7 @@ def mlflow(sweep: Sweep) -> str:
                 with tempfile.TemporaryDirectory() as folder:
                     one.write(Path(folder))
                     tracker.log_artifacts(folder, "tot_lab")
-                tracker.set_tag("tot_lab.digest", one.digest)  # last: an interrupted run is sent again
+                tracker.set_tag("tot_lab.digest", one.digest)  # last: an unfinished run is sent again
             yield active.info.run_id
             status = "FAILED" if one.failed else "FINISHED"
         finally:

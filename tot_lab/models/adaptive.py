@@ -165,11 +165,11 @@ class AdaptiveLimit:
     - *Growth.* The limit doubles as long as each doubling raises the throughput by a tenth. A doubling that
       does not is undone. If even the first does not, the limit is halved as long as each halving loses at
       most 5 % of the throughput.
-    - *Back-off.* A refusal undoes a step up. Otherwise it sets the limit to half of the requests in flight.
-      Further refusals are ignored until the requests above the new limit have ended, so the limit falls at
-      most once per round trip. One 429, 503 or 529 is a refusal. Broken connections and time-outs count as a
-      refusal only once a quarter of the limit, and at least four requests, have failed in one measurement.
-      Failures that are as frequent at another limit are ignored.
+    - *Back-off.* A refusal while a larger limit is tried restores the limit before it. Any other refusal sets
+      the limit to half of the requests in flight. Further refusals are ignored until the requests above the
+      new limit have ended, so the limit falls at most once per round trip. One 429, 503 or 529 is a refusal.
+      Broken connections and time-outs count as a refusal only once a quarter of the limit, and at least four
+      requests, have failed in one measurement. Failures that are as frequent at another limit are ignored.
     - *Below a refused limit*, growth is a binary search, which stops before a step of less than an eighth.
     - *Probes.* The best limit is then held. A step up and a step down are tried in turn, less often after
       each unsuccessful probe, and at once if the throughput rose or fell by a factor of 1.5 in two
@@ -332,8 +332,8 @@ class AdaptiveLimit:
 
     def _next(self, limit: int, direction: int, probes: bool) -> int | None:
         """Return the limit to try after `limit`, or `None` to stop. Below a refused limit, this is at most
-        halfway to it. If that is a step of less than an eighth, a probe (`probes`) takes a step of an eighth
-        instead, and a search stops.
+        halfway to it. If that is a step of less than an eighth, the search stops, unless the step is a probe
+        (`probes`): a probe takes a step of an eighth instead.
         """
         if direction < 0:
             return limit // 2 or None

@@ -1,6 +1,6 @@
 """HTTP requests through aiohttp.
 
-All endpoints share one connection pool per event loop, which is closed when the loop ends. Redirects are not
+All requests of an event loop use one connection pool, which is closed when the loop ends. Redirects are not
 followed, since their targets would receive the key. A response has at most `LARGEST` bytes.
 """
 

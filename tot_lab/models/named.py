@@ -60,7 +60,7 @@ def resolve_model(given: str | Model | Endpoint) -> Model | Endpoint:
 
     Raises:
         ValueError: If the name is unknown.
-        TypeError: If `given` is neither a name nor a model, or a function that does not take one call.
+        TypeError: If `given` is neither a name nor a model, or is a function that does not take one call.
     """
     if isinstance(given, str):
         return model_named(given)

@@ -37,7 +37,9 @@ SHORTEST = 64
 """The fewest characters by which a prefix must exceed the next shorter one."""
 
 GROWTH = 1.5
-"""The least ratio of the lengths of two successive prefixes, except the last. It keeps the prefixes few."""
+"""The least ratio of the length of a prefix to that of the one before, so that the prefixes are few. The last
+prefix is exempt.
+"""
 
 LARGEST = 2**30
 """The most bytes of all saved states together. The least recently used states are removed."""
@@ -119,7 +121,7 @@ class _Request:
 
 
 class Prefixes:
-    """Answers calls on a llama.cpp server, and processes each prefix that their prompts share only once.
+    """Answers calls on a llama.cpp server, and processes each shared prefix of their prompts only once.
 
     A slot serves one call at a time. Calls of all event loops share the slots, and wait for them by polling,
     since a closed loop can neither release a slot nor receive one.
@@ -254,7 +256,9 @@ class Prefixes:
         return True
 
     async def _act(self, request: _Request, action: str, name: str) -> None:
-        """Save the slot's state as `name`, or restore it. The request is repeated until it is answered."""
+        """Save the slot's state to the file `name`, or restore it from there. The request is repeated until
+        it is answered.
+        """
         page = f"/slots/{request.slot}?action={action}"
         while True:
             with suppress(TimeoutError):  # llama.cpp may lose a request that waits for a busy slot

@@ -1,8 +1,8 @@
 """The layer that checks and loads what an endpoint needs before the first request.
 
 A missing key or a server that does not answer is found before anything is loaded, so the first call fails at
-once with a message that says how to fix it. Each lab also warns of it once, even if an earlier lab of the
-process has warned of it already. The check is repeated with each call until it passes.
+once with a message that says how to fix it. Each lab also warns once of each such problem, even if an earlier
+lab of the process has warned of the same one. The check is repeated with each call until it passes.
 
 Loading does not count towards the timeout of a call. Importing litellm takes seconds and loading local
 weights takes longer. A call that waits for either is queued, and its timeout starts when it is sent. Loading
@@ -37,7 +37,7 @@ class Ready:
     Args:
         inner: The next layer.
         endpoint: The endpoint.
-        warned: Problems that the lab has warned of already. `answer` adds to it.
+        warned: Problems that the lab has warned of already. `answer` adds new ones.
     """
 
     def __init__(self, inner: Backend, endpoint: Endpoint, warned: set[str]) -> None:

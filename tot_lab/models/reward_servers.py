@@ -446,7 +446,7 @@ def data_of(page: Any) -> Any:
 
 
 def _question_key(call: Call) -> Hashable | None:
-    """Return the messages before the solution and the options of `call`, or `None` without a solution."""
+    """Return the options of `call` and the messages before its solution, or `None` without a solution."""
     place = place_of_solution(call)
     return None if place is None else (call.messages[:place], _options_key(call))
 
@@ -458,7 +458,7 @@ def _options_key(call: Call) -> Hashable | None:
 
 def each_of(entries: Any, name: str, count: int) -> list[Any]:
     """Return the field `name` of each of `entries`, ordered by their `index`. Raises `Failure` unless there
-    are `count` entries with the indexes from 0.
+    are `count` entries with the indexes 0 to `count` - 1.
     """
     if not isinstance(entries, list) or len(entries) != count:
         got = f"{len(entries)} entries" if isinstance(entries, list) else repr(entries)[:100]

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from tot_lab.models.stack import Endpoint, Failure
 
 Weights = dict[str, str]
-"""A server's report about its weights; see `weights_in`. {} means unknown, which agrees with every report."""
+"""A server's report about its weights; see `chat/about.py`. {} means unknown, and agrees with any report."""
 
 PATIENCE = 2.0
 """Seconds to wait for the report of a server. Without it, the last report stays in use."""

@@ -46,9 +46,10 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
         evaluator can only guess.
 
     Raises:
-        AssertionError: Names the method, the path and what is wrong with the result. For a
-            `PuzzleDomain`, also if `read_moves` does not return the move that `write` wrote, a step is not
-            legal, or moves that leave the puzzle unsolved are graded 1.
+        AssertionError: If a check fails. The message names the method, the path and what is wrong with the
+            result. A `PuzzleDomain` also fails if `read_puzzle` raises an error for a text without a puzzle,
+            `read_moves` does not return the move that `write` wrote, a step is not legal, or moves that leave
+            the puzzle unsolved are graded 1.
         TypeError: If `task` is not a task.
 
     Warns:
@@ -82,7 +83,7 @@ def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> Non
         what = f"read_puzzle reads no puzzle from the question {task.question!r:.80}"
         warnings.warn(f"{what}, so moves and grades were not checked.", UserWarning, stacklevel=3)
         return
-    for text in ("What is six times seven?", ""):  # `sim/puzzle` asks every family about any prompt
+    for text in ("What is six times seven?", ""):  # `sim/puzzle` passes every prompt to each domain
         try:
             domain.read_puzzle(text)
         except Exception as error:
@@ -103,7 +104,8 @@ def _check_puzzle(domain: PuzzleDomain, task: Task, steps: Sequence[str]) -> Non
         position = domain.position(task, steps[:depth])
         if position is not None and not domain.solved(puzzle, position.state):
             text = domain.write_answer(puzzle, position)
-            if text != answer:  # an answer that holds only a part of the state may be the same
+            # The answers of two states may be equal, since an answer may contain only a part of the state.
+            if text != answer:
                 grade = domain.grade(task, text)
                 expect(
                     grade != 1,

@@ -1,6 +1,6 @@
 """OpenAI's chat format, which litellm and compatible servers share.
 
-The first three modules are the format. The others are the endpoints that use it:
+The first three modules below define the format. The others define the endpoints that use it.
 
     requests.py    from a call to the fields of a request
     replies.py     choices, tool calls in pieces, and the removal of keys

@@ -23,13 +23,14 @@ LLAMA_CPP = "llama.cpp"
 
 Facts = dict[str, str]
 """Known facts by name: `server`, `version`, `model`, `revision`, `quantization`, `dtype`, and `chat_template`
-as the beginning of its SHA-256.
+as the beginning of its SHA-256. Facts about weights can also have `root`, `n_params`, `size`, and `path` as a
+hash.
 """
 
 
 def facts_in(path: str, page: Any) -> Facts:
-    """Return the facts in `page`, the JSON of a server at `path`, or {} if it is of another kind
-    of server.
+    """Return the facts in `page`, the JSON that a server returned for `path`. {} if `page` is that of another
+    kind of server than `PAGES` names for this path.
     """
     if not isinstance(page, dict):
         return {}
@@ -56,7 +57,9 @@ def listed_in(page: Any, model: str) -> ServerFacts:
 
 
 def with_props(facts: ServerFacts, page: Any) -> ServerFacts:
-    """Return `facts` with the slots and context window in llama.cpp's page `/props`, if it is one."""
+    """Return `facts` with the slots and context window in llama.cpp's page `/props`. If `page` is no such
+    page, they are returned unchanged.
+    """
     slots = count_in(page, "total_slots")
     if slots is None:
         return facts
@@ -78,7 +81,7 @@ def root_in(page: Any, model: str) -> Facts:
 
 
 def weights_in(path: str, page: Any) -> Facts:
-    """Return the facts in the page of a server that identify its weights, or {}.
+    """Return the facts that identify the weights of a server, from its page at `path`, or {}.
 
     For llama.cpp, the version is one of them, since its builds quantise and sample differently.
     """
@@ -89,7 +92,7 @@ def weights_in(path: str, page: Any) -> Facts:
 
 
 def listed_weights_in(page: Any, model: str) -> Facts:
-    """Return the facts in a server's list of models that identify the weights of `model`.
+    """Return the facts that identify the weights of `model`, from a server's list of models.
 
     These are vLLM's `root` and llama.cpp's `meta`. `created` is not used, since some servers set it to the
     present time.

@@ -60,8 +60,9 @@ _NO_CHOICE = Choice(None, None, None, ())
 
 
 def _with_share(reply: Reply, share: ReplyUsage, reported: str) -> Reply:
-    """Return `reply` with its `share` of the usage. `reported` is an impossible usage as text, and otherwise
-    ""."""
+    """Return `reply` with its `share` of the usage. `reported` is the reported usage as text if it is
+    impossible, else "".
+    """
     return replace(
         reply,
         input_tokens=share.prompt,
@@ -152,7 +153,7 @@ class ChatEndpoint(Endpoint):
         return self._key
 
     _provider: ClassVar[str] = ""
-    """The provider whose key in the environment is sent, such as VLLM_API_KEY. "" means none."""
+    """The provider whose key in the environment is sent: "vllm" for VLLM_API_KEY. "" means no key."""
 
     @property
     def _long_keys(self) -> tuple[str, ...]:
@@ -161,8 +162,7 @@ class ChatEndpoint(Endpoint):
 
     @property
     def _takes_n(self) -> bool:
-        """Whether several samples may be one request. `False` after the server failed to answer such a
-        request."""
+        """Whether several samples may be one request. `False` for a server and model in `_ONE_BY_ONE`."""
         return (self.address, self.name) not in _ONE_BY_ONE
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
@@ -221,7 +221,8 @@ class ChatEndpoint(Endpoint):
 
     async def _listed(self, calls: Sequence[Call], observer: CallObserver) -> list[Reply]:
         """Request calls with different prompts together. If the server refuses such a list, or its response
-        cannot be read, each reply has the error `UNLISTED`.
+        cannot be read, each reply has the error `UNLISTED`. The layer `batching` then requests each call
+        alone.
         """
         try:
             return await self._some(calls, observer, several=True)
@@ -253,7 +254,7 @@ class ChatEndpoint(Endpoint):
         return self._replies(answers, calls, observer)
 
     async def _accepted(self, calls: Sequence[Call], observer: CallObserver) -> Answers:
-        """Make one request, and another without the reasoning effort if the server refuses it. Raises
+        """Make one request. If the server refuses its reasoning effort, make another without it. Raises
         `Failure`.
         """
         if calls[0].effort is None:
@@ -281,7 +282,7 @@ class ChatEndpoint(Endpoint):
         failure.used = used
 
     def _scrubbed(self, failure: Failure) -> Failure:
-        """Return `failure` without keys in its message."""
+        """Remove keys from the message of `failure`. For status 401, add which key was sent."""
         failure.message = scrubbed(failure.message, self._sent_key)
         if failure.status == 401 and not self._sent_key:
             variable = f"Set {self._provider.upper()}_API_KEY, or pass" if self._provider else "Pass"
@@ -396,7 +397,7 @@ class ChatEndpoint(Endpoint):
 
     @abstractmethod
     def _page(self, path: str) -> tuple[str, dict[str, str]] | None:
-        """Return the URL and the headers for a page of the server, or `None` without a server."""
+        """Return the URL and the headers for a page of the server, or `None` if no URL is known."""
 
     async def _listed_facts(self, path: str, name: str) -> ServerFacts:
         """Return what the list of models at `path`, and llama.cpp's `/props`, report about the
@@ -417,7 +418,8 @@ class ChatEndpoint(Endpoint):
             body: JSON to post. `None` makes a GET request.
 
         Returns:
-            The HTTP status, and the JSON of the response, or `None` if it is not JSON.
+            The HTTP status, and the JSON of the response, or `None` if it is not JSON. (404, `None`) if no
+            URL of the server is known.
 
         Raises:
             Failure: If the server cannot be reached (`connection_failed`), or takes more than 20 seconds.

@@ -155,7 +155,8 @@ class Processing(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The content of a response. `usage` is as the adapter reads it, or `None` if none was reported.
+    """The content of a response. `usage` has the form that `_billed` of the endpoint reads, or is `None` if
+    no usage was reported.
 
     `timings` is a field that only a complete response of llama.cpp has. The replies in such a response repeat
     the unfinished message that they continue; streamed replies, and those of other servers, do not.
@@ -327,8 +328,8 @@ def split(content: str | None, reasoning: str | None) -> tuple[str | None, str |
 
 
 def continuation_of(text: str, call: Call) -> str:
-    """Return `text` without the unfinished message of the assistant at the end of `call`, if it
-    repeats it.
+    """Return `text` without the unfinished message of the assistant at the end of `call`, if `text` begins
+    with it.
     """
     begun = call.messages[-1]
     return text.removeprefix(begun.content) if begun.role == "assistant" else text
@@ -382,8 +383,9 @@ def _scrubbed_tokens(tokens: Sequence[TokenLogprob], keys: Sequence[str]) -> tup
 
 
 def finite(logprob: float | None) -> float:
-    """Return a log-probability of at least -9999. A missing, infinite or NaN one becomes -9999, as in
-    OpenAI's replies."""
+    """Return `logprob`, but at least -9999. A missing, infinite or NaN one becomes -9999, as in OpenAI's
+    replies.
+    """
     found = -math.inf if logprob is None else float(logprob)
     return max(found, -9999.0) if found < math.inf else -9999.0  # also for NaN
 
@@ -400,7 +402,7 @@ def usd(price: Price, prompt: int, output: int, cached: int | None = None) -> fl
 
 
 def cached_in(count: Any, prompt: Any) -> int | None:
-    """Return the reported number of cached tokens, or `None` unless it is from 0 to the `prompt` tokens."""
+    """Return the reported number of cached tokens, or `None` if it is not an integer from 0 to `prompt`."""
     possible = is_token_count(count) and is_token_count(prompt) and count <= prompt
     return int(count) if possible else None
 

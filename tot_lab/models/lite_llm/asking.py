@@ -116,7 +116,7 @@ def _find_dropped(litellm: ModuleType, model: str, provider: str, settings: Sett
     if "effort" in settings and "effort" not in dropped:
         other = "low" if settings["effort"]["reasoning_effort"] != "low" else "high"
         if made({**settings, "effort": {"reasoning_effort": other}}) == whole:
-            dropped.append("effort.level")  # only whether to reason is sent
+            dropped.append("effort.level")  # the request only says whether to reason
     if "response_format" in settings and "response_format" not in dropped:
         sent = made({"response_format": settings["response_format"]})
         if _open_objects(sent) < _open_objects(settings["response_format"]):

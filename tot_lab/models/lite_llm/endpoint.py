@@ -1,6 +1,6 @@
 """The endpoint for providers and servers that are called through litellm, and one request to them.
 
-litellm's retries, cache, log and downloads are turned off. It is not imported before the first call; the
+litellm's retries, cache, log and downloads are turned off. litellm is not imported before the first call; the
 identity of the model does not need it. The key is not among the settings, and is never shown.
 """
 
@@ -214,11 +214,11 @@ class LiteLLM(ChatEndpoint):
         return cls(model=name).configured()
 
     def configured(self, **given: Any) -> ChatEndpoint:
-        """Return the model with the settings `given` instead of its own. `base_url` is the URL of the server.
+        """Return a copy of the model with the settings `given` changed. `base_url` is the URL of the server.
 
         A model of the provider `openai` on another server than OpenAI's becomes an `OpenAIServer`, which is
-        called without litellm. Reasoning models do not, since litellm renames or drops their settings as they
-        need it.
+        called without litellm. Reasoning models do not, since they need settings renamed or dropped, which
+        litellm does.
 
         Raises:
             ValueError: If a setting is unknown or invalid.

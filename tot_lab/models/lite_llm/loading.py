@@ -55,7 +55,7 @@ def _imported() -> ModuleType:
     litellm: Any = import_module("litellm")
     if mode is None:
         del os.environ["LITELLM_MODE"]
-    litellm.disable_hf_tokenizer_download = True  # litellm would count the tokens of streams with it
+    litellm.disable_hf_tokenizer_download = True  # litellm would download one to count tokens
     litellm.suppress_debug_info = True
     litellm.telemetry = False
     if "LITELLM_LOG" not in os.environ:

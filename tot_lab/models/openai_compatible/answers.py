@@ -270,6 +270,6 @@ def _json_of(body: bytes, reported: Any) -> Any:
 
 
 def _unreadable(why: str, usage: Any, *, retry: bool = True) -> Failure:
-    """Return the failure. `retry` is false if another program than a model server has answered."""
+    """Return the failure for an unreadable response. `retry` is false if it is not from a model server."""
     message = f"the provider's answer cannot be read: {shortened(why)}"
     return Failure(message, retry=retry, unreadable=True, usage=usage)

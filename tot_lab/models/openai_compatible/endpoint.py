@@ -61,7 +61,7 @@ class OpenAICompatible(ServedModel):
     """Request fields that make the server report the number of tokens of each of several replies."""
 
     _takes_lists: ClassVar[bool] = False
-    """Whether `/completions` returns one choice for each of a list of prompts."""
+    """Whether `/completions` accepts a list of prompts, and returns one choice for each."""
 
     async def about(self) -> Facts:
         facts = await super().about()

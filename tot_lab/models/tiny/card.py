@@ -90,8 +90,8 @@ def _game(engine: Engine, game24: bool, problems: list[Problem]) -> dict[str, An
 
 
 def _met(engine: Engine, problems: list[Problem], proposed: list[list[State | None]]) -> list[Problem]:
-    """Return the states after the proposed steps and, for each solvable one, the states after up to three
-    steps that are proposed in it, without duplicates.
+    """Return the states after one proposed step and, for each solvable one of them, the states after a second
+    step, for which the model makes up to three proposals. Duplicates are removed.
     """
     after = [
         (target, state)
@@ -113,7 +113,7 @@ def _met(engine: Engine, problems: list[Problem], proposed: list[list[State | No
 def _ask(
     engine: Engine, letter: str, problems: Sequence[Problem], temperature: float = 0.0, samples: int = 1
 ) -> list[str]:
-    """Return the replies to a request of the kind `letter`: one for each problem, then a second,
+    """Return the replies to a request of the kind `letter`: one for each problem, then a second one for each,
     and so on.
     """
     futures = [
@@ -162,7 +162,9 @@ def _only(met: list[Problem], size: int, scores: Any, truth: Any) -> tuple[Any, 
 
 
 def _auc(scores: Any, truth: Any) -> float | None:
-    """Return the probability that a solvable state scores higher than an unsolvable one; ties count half."""
+    """Return the probability that a solvable state scores higher than an unsolvable one; ties count half.
+    `None` if all states are solvable, or none is.
+    """
     yes = int(truth.sum())
     no = len(truth) - yes
     if not yes or not no:

@@ -37,8 +37,8 @@ class Tiny(Endpoint):
 
     kind = "tiny"
     weights: str
-    """`numbers` or, for an earlier checkpoint of the same training, `numbers@1` to `numbers@5` (the last); or
-    the path of an .npz file that `tot_lab.models.tiny.train` wrote.
+    """One of the checkpoints `numbers@1` to `numbers@5` of one training, or `numbers`, which means the last
+    one; or the path of an .npz file that `tot_lab.models.tiny.train` wrote.
     """
 
     concurrency: int | None = 256
@@ -73,7 +73,7 @@ class Tiny(Endpoint):
         return "this process"
 
     def window(self) -> int | None:
-        """Return `None`: a prompt has another length in the model's language than its text."""
+        """Return `None`: the model counts tokens of its own language, not those of the prompt's text."""
         return None
 
     async def problem(self) -> str | None:

@@ -145,7 +145,7 @@ class Engine:
 
     @staticmethod
     def _step(decoder: Decoder, active: dict[int, _Text]) -> None:
-        """Process one token of each text, choose the next one where the prompt is done, remove finished
+        """Process one token of each text, choose the next one where the prompt is done, and remove finished
         texts.
         """
         slots = list(active)
@@ -199,8 +199,8 @@ def _choose(logprobs: NDArray[np.float64], texts: list[_Text]) -> list[int]:
 
 
 def _cut(shares: NDArray[np.float64], top_p: float) -> None:
-    """Set `shares` to 0 for all but the fewest likeliest tokens whose total probability is at
-    least `top_p`.
+    """Set `shares` to 0 except for the likeliest tokens: as few as have a total probability of at least
+    `top_p`.
     """
     order = np.argsort(-shares, kind="stable")
     before = np.cumsum(shares[order]) - shares[order]

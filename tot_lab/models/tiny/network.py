@@ -2,9 +2,9 @@
 
 All matrix products have fixed shapes: rows are computed in tiles of `TILE`, and a row attends to a number of
 positions that depends only on its own length. So the logits of a row do not depend on the other rows, to the
-last bit. Products are so small that OpenBLAS computes each in the calling thread: several threads would wait
-for each other, on a busy machine for long. The files of weights are numpy arrays without pickled objects, so
-that reading them executes no code.
+last bit. Products are so small that OpenBLAS computes each in the calling thread. Several threads would wait
+for each other, and on a busy machine this takes long. The files of weights are numpy arrays without pickled
+objects, so that reading them executes no code.
 """
 
 from __future__ import annotations

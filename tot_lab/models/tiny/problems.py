@@ -2,8 +2,8 @@
 
 A problem is a target and a hand of four numbers: 24 and numbers from 1 to 13 (Game of 24), or a target from
 10 to 99 and numbers from 1 to 20 (Countdown). `held_out.json` lists the held-out hands, with a target for
-those of Countdown. Training examples are drawn from other hands; only a false claim
-(`check`) may show any hand.
+those of Countdown. Training examples are drawn from other hands. The only exception is the hand of a false
+claim in `check`, which can be any hand.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _whole(value: Value) -> Value:
 
 
 def _results(a: Value, b: Value) -> Iterator[tuple[Value, str, Value, Value]]:
-    """Yield (left operand, operator, right operand, result) of the operations on `a` <= `b`. Of numbers that
-    are not negative, only the non-negative difference is yielded: with it, the same targets can be reached.
+    """Yield (left operand, operator, right operand, result) of the operations on `a` <= `b`. If neither is
+    negative, only the non-negative difference is yielded, which is enough to reach the same targets.
     """
     yield b, "+", a, _whole(a + b)
     yield b, "-", a, _whole(b - a)
@@ -92,12 +92,14 @@ def moves(state: State) -> list[Move]:
 
 
 def reaches(state: State, target: int) -> bool:
-    """Whether `target`, at most 99, can be made from all numbers of `state`."""
+    """Whether `target`, which must be in `TARGETS`, can be made from all numbers of `state`."""
     return bool(_reached(state) >> target & 1)
 
 
 def _reached(state: State) -> int:
-    """Return, as a bit mask, the integers up to 99 that can be made from all numbers of `state`."""
+    """Return, as a bit mask, the `TARGETS` that can be made from all numbers of `state`. Lower bits are
+    incomplete.
+    """
     if len(state) == 1:
         return 1 << state[0] if isinstance(state[0], int) and state[0] in TARGETS else 0
     if len(state) == 2:
@@ -221,7 +223,7 @@ class Examples:
         return Example(prompt, "", "\n".join([*map(str, way), _verdict(game24, float(right))]))
 
     def vote(self, game24: bool) -> Example:
-        """Draw an example of a vote: the steps from the best candidate to its result, then its number."""
+        """Draw an example of a vote: the steps that continue the best candidate, then its number."""
         target, states = self.siblings(game24)
         good = [k for k, state in enumerate(states) if reaches(state, target)]
         best = self.random.choice(good or range(len(states)))
@@ -265,8 +267,8 @@ class Examples:
         raise ValueError(f"The hands must include {sought} one: got {hands[:5]}.")
 
     def state(self, game24: bool, size: int, solvable: bool) -> tuple[int, State]:
-        """Draw a target and a state of `size` numbers. Most unsolvable states follow a wrong step from a
-        solvable hand.
+        """Draw a target and a state of `size` numbers. Most unsolvable states of fewer than four numbers
+        follow a wrong step from a solvable hand.
         """
         random = self.random
         while True:

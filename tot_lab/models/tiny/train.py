@@ -97,8 +97,8 @@ def loss_of(weights: Weights, heads: int, batch: Any) -> Any:
 def batch_of(seed: int, step: int, steps: int, rows: int) -> tuple[Any, ...]:
     """Return a batch of `rows` rows, each packed with several examples. It depends only on the arguments.
 
-    In the first half of the training, steps are drawn uniformly. In the second half, most steps have integer
-    results, since such states are harder to judge and are those that searches judge.
+    In the first half of the training, arithmetic steps are drawn uniformly. In the second half, most of them
+    have integer results, since the states after these are harder to judge and are those that searches judge.
 
     Returns:
         Four arrays with an entry for each token: its id, its position in its example, the number of its

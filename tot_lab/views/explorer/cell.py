@@ -212,6 +212,6 @@ def _name(kind: type, imports: set[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a string literal, in double quotes unless `text` contains one."""
+    """Return a string literal, in double quotes unless `text` contains a double quote."""
     written = repr(text)
     return f'"{written[1:-1]}"' if written[0] == "'" and '"' not in text else written

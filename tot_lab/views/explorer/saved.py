@@ -21,8 +21,8 @@ LARGEST = 300_000
 """Maximum number of bytes of the saved form in a cell."""
 
 MOST_LINES = 5_000
-"""Maximum number of journal lines, of all runs together, for a saved form that is built before the widget is
-displayed and contains the page of the runs.
+"""Maximum number of journal lines, of all runs together. With more, the saved form lacks the page of the
+runs, and is built only after the widget is displayed.
 """
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -75,7 +75,7 @@ batch."""
 
 
 # A page never unloads a module, and anywidget creates a module per widget. Therefore the module of a widget
-# is only this loader, and the bundle is loaded once. Without a kernel, it shows the saved page.
+# is only this loader, and the bundle is loaded once. Without a kernel, the loader shows the saved page.
 _LOADER = """
 export default () => {
   let made;
@@ -550,7 +550,7 @@ class Explorer(Saved, anywidget.AnyWidget):
             for shown in self._displayed:
                 shown.chunk()  # serialise while the page is being built
         while True:
-            self._connected.wait(pause)  # a new page reports without a request
+            self._connected.wait(pause)  # a new page may report meanwhile
             began = time.perf_counter()
             with self._lock:
                 if self.comm is None or not (
