@@ -3,6 +3,7 @@
 import inspect
 import pydoc
 from dataclasses import FrozenInstanceError, dataclass, fields
+from pathlib import Path
 
 import pytest
 from jupyter_client.manager import start_new_kernel
@@ -128,12 +129,14 @@ def test_a_replaying_lab_has_the_same_settings(tmp_path):
     assert wait(again.run(TASK)).events == first.events
 
 
-def test_a_worker_receives_neither_the_cache_nor_the_files_of_the_lab(tmp_path):
+def test_a_worker_receives_no_file_of_the_lab_and_whether_it_has_a_cache(tmp_path):
     lab = tl.Lab(
         "sim/general", runs=tmp_path, plans=tmp_path / "p.db", memory=tmp_path / "m.db", cache=tmp_path / "c"
     )
     sent = lab.runner.settings.portable()
-    assert (sent.cache, sent.spend, sent.runs, sent.plans, sent.memory) == (None, None, None, None, None)
+    assert (sent.spend, sent.runs, sent.plans, sent.memory) == (None, None, None, None)
+    assert sent.cache == Path()
+    assert tl.Lab("sim/general", mode="off", cache=None).runner.settings.portable().cache is None
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tot_lab.lab.sweeps.sweep import Row, Sweep, mean
+from tot_lab.lab.sweeps.sweep import Sweep, mean
 from tot_lab.record.losses import ByRole, total
+from tot_lab.record.rows import Row
 
 PRICED_LATER = (
     "Run the sweep with another name=: it takes the replies from the cache and computes their cost at the "

@@ -13,9 +13,9 @@ from tot_lab.analysis.frames import each, typed_frame
 from tot_lab.core.purposes import OTHER, ROLES
 from tot_lab.core.strategy import Strategy
 from tot_lab.lab.sweeps.axes import label_strategies
-from tot_lab.lab.sweeps.sweep import Row, row_of
 from tot_lab.record.compute import Compute
 from tot_lab.record.losses import columns_of
+from tot_lab.record.rows import Row, row_of
 from tot_lab.record.run import Run, model_note
 from tot_lab.record.waiting import with_progress
 

@@ -30,8 +30,9 @@ from tot_lab.interop.inspect_messages import (
     settings_of,
     tools_offered,
 )
-from tot_lab.lab.sweeps.sweep import Cell, Row, Sweep, begun, not_sent
+from tot_lab.lab.sweeps.sweep import Cell, Sweep, begun, not_sent
 from tot_lab.record.logs.inspect_thoughts import CALL, RUN, SOURCE, THOUGHT, data_of, span_name
+from tot_lab.record.rows import Row
 from tot_lab.record.run import Run, load
 
 GRADE = "grade"

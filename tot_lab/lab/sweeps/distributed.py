@@ -34,11 +34,12 @@ from tot_lab.core.calls import format_error
 from tot_lab.core.extras import requires
 from tot_lab.core.model_setting import model_names, models_of
 from tot_lab.core.records import RESUMED, payments
-from tot_lab.lab.sweeps.sweep import AGAIN, LOOK, Cell, Row, Sweep, WorkerDied, forget_warnings
+from tot_lab.lab.sweeps.sweep import AGAIN, LOOK, Cell, Sweep, WorkerDied, forget_warnings
 from tot_lab.models.cache import Cache
 from tot_lab.models.limits import MINUTE, divide_limits
 from tot_lab.models.stack import Endpoint
 from tot_lab.record.journal import header_text, lines_in, lines_text, parse_journal
+from tot_lab.record.rows import Row
 from tot_lab.runtime.runner import Execution, Runner
 
 try:
