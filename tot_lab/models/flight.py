@@ -26,9 +26,10 @@ class Flight:
         fellows: All flights that share the task, if it makes requests for several. The task is cancelled only
             when no call waits for any of them.
         outcome: The replies or the exception. `None` until the request has ended.
+        paid: USD paid for the request. `None` if it is not known.
         state: Name of the latest note, "" before the first.
         stated: The most USD that the request can have cost, as the journal of the first call states it.
-        stated_before: The same amounts of calls that have left.
+        stated_before: The sum of these amounts over the calls that have left.
     """
 
     task: asyncio.Task[None] | None = None
@@ -146,8 +147,8 @@ class Flight:
 
 @contextmanager
 def landing(flights: Collection[Flight]) -> Iterator[None]:
-    """If the block raises, end each of `flights` that has not ended with that exception, for its calls to
-    raise.
+    """If the block raises an exception, make it the outcome of each of `flights` that has none yet. The calls
+    of these flights then raise it.
     """
     try:
         yield

@@ -193,8 +193,8 @@ class Failure(Exception):
             marks as failed. `Retried` keeps them, and requests only the other calls again.
 
     Attributes:
-        used: The usage of each call, as a reply with an error. Calls beyond its end were not requested.
-            `None` means that it was not determined.
+        used: The usage of each call, as a reply with an error. If it has fewer replies than there were calls,
+            the other calls were not requested. `None` means that the usage was not determined.
     """
 
     def __init__(
@@ -300,9 +300,7 @@ class Endpoint(Part):
 
     @property
     def address(self) -> str:
-        """The server or service of the model. Endpoints with equal address and limits share a
-        rate limiter.
-        """
+        """The server or service of the model. Endpoints of equal address and limits share a rate limiter."""
         return str(self.identity())
 
     def configured(self, **given: Any) -> Endpoint:

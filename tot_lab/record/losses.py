@@ -159,7 +159,7 @@ def _unreadable(run: Run) -> Counter[str]:
 
 
 def is_truncated(call: Call, reply: Reply) -> bool:
-    """Whether a reply was truncated although the call did not request a single token."""
+    """Whether a reply was truncated. Calls for a single token or for log-probabilities do not count."""
     return reply.finish_reason == "length" and call.max_tokens != 1 and not call.logprobs
 
 
@@ -168,6 +168,7 @@ class _Round:
     """The samples of one evaluation.
 
     Attributes:
+        calls: Number of calls.
         errors: Number of calls that failed or were refused.
         retries: Number of repeated calls after an unreadable reply.
         draws: For each sample, whether it could be read. A sample for several thoughts counts once.

@@ -133,7 +133,8 @@ class SelfConsistency(Strategy):
     The domain decides which answers count as the same.
 
     Best for short answers that can be compared, if correct answers are more frequent than any single mistake.
-    Trade-off: the most frequent mistake wins otherwise. Calls: `attempts` times those of the strategy.
+    Trade-off: a mistake that is more frequent than the correct answer wins. Calls: `attempts` times those of
+    the strategy.
 
     References:
         Wang et al. 2023, Self-Consistency Improves Chain of Thought Reasoning, arXiv:2203.11171.

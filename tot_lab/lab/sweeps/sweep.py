@@ -90,7 +90,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         sent: Calls that were sent to a model.
-        keys: The beginning of the cache key of each call that was made.
+        keys: Hashes of the cache keys of the calls that were made, `KEY` bytes each.
         version: Version of tot_lab that recorded the run.
         model_note: See `Run.model_note`.
         losses: Numbers of calls, and of failed, unreadable and truncated ones, by role.
@@ -267,7 +267,7 @@ class Sweep(SweepMethods):
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.runner.gateway.spend_limiter.cap is not None:
             self._count_payments()
-        # Runs with a journal come first, so that the counts soon contain them.
+        # Runs with a journal come first: finished ones are only read, so the progress soon counts them.
         cells = sorted(
             self.cells if cells is None else cells,
             key=lambda cell: (not self._has_begun(cell), self.turn(cell)),
@@ -322,8 +322,9 @@ class Sweep(SweepMethods):
                     workers.create_task(work())
 
     async def _until_needed(self) -> None:
-        """Wait until a further run is needed to keep the models busy: all runs in progress wait for
-        replies, and no endpoint has enough requests. If this process is the bottleneck, they rarely all wait.
+        """Wait until a further run is needed to keep the models busy: all runs in progress wait for replies,
+        and some endpoint could take more requests. If this process is the bottleneck, the runs rarely all
+        wait at once.
         """
         while True:
             if not all(execution.is_waiting for execution in self._under_way):
@@ -590,8 +591,8 @@ def _left_behind(path: Path) -> bool:
 
 
 def begun(path: Path) -> bool:
-    """Whether a journal with a complete header exists. Raises `JournalError` if its header has another run id
-    than its name.
+    """Whether a journal with a complete header exists. Raises `JournalError` if the run id in the header is
+    not that in the file name.
     """
     try:
         with open_regular(path) as file:
