@@ -118,7 +118,7 @@ class WithBudget(NamedTuple):
 class Effect(NamedTuple):
     """A call that a function answers instead of a model. The strategy receives its `Reply`.
 
-    It is recorded, replayed, refused and timed like a model call, but budgets do not count it.
+    It is recorded, replayed and timed like a model call. Of a budget, only `seconds` applies to it.
 
     Attributes:
         call: The call, made by `core.tools.function_call`.

@@ -98,7 +98,7 @@ def _filled_prompts(run: Run) -> Iterator[Doubt]:
 
 
 _LONG = 7
-"""Minimum length of a question that is searched in prompts, since a shorter one may occur by chance. A hand
+"""Minimum length of a question that is looked for in prompts, since a shorter one may occur by chance. A hand
 of the game of 24, such as `4 9 1 3`, has at least this length.
 """
 

@@ -299,7 +299,7 @@ def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
     """
     data = read_regular(path)
     header = _read_header(path, data[: max(data.find(b"\n"), 0)])
-    at = data.rfind(b'"e":{"type":"ended"')  # not in a string: its quotes are escaped
+    at = data.rfind(b'"e":{"type":"ended"')  # no string contains this, with its quotes escaped
     line = data[data.rfind(b"\n", 0, at) + 1 : data.find(b"\n", at)] if at >= 0 else b""
     try:
         ended = line_decoder.decode(line).e if line else None

@@ -209,8 +209,9 @@ def total(losses: Iterable[ByRole | None]) -> ByRole | None:
 
 
 def columns_of(losses: Sequence[ByRole | None]) -> dict[str, tuple[str, list[int | None]]]:
-    """The columns of a table with a row per run: `ROLE_calls`, `ROLE_failed`, `ROLE_unreadable` and
-    `ROLE_truncated` for each role with a call in any of the runs."""
+    """The columns of a table with a row per run, by name: dtype and values of `ROLE_calls`, `ROLE_failed`,
+    `ROLE_unreadable` and `ROLE_truncated` for each role with a call in any of the runs.
+    """
     roles = [role for role in (*ROLES, OTHER) if any(role in held for held in losses if held is not None)]
     return {
         f"{role}_{name}": (

@@ -309,8 +309,8 @@ class Scope:
     def _count(
         self, call: Call, reply: Reply, reservations: dict[str, ReservedAmount], need: Need | None
     ) -> None:
-        """Count the usage of a call. Of an unknown amount, the reservation counts. Of an impossible one whose
-        reservation is not known either, all that is left counts.
+        """Count the usage of a call. An unknown or impossible amount counts as its reservation. An impossible
+        amount of which nothing is known yet counts as all that is left.
         """
         amounts = used_by(call, reply, need) if self.caps else {}
         was_made = reply.error is None or reply.input_tokens is not None

@@ -509,7 +509,7 @@ class Workers:
             except (SystemExit, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
-                driver.fail(error)  # such as `pytest.fail` in a model function; a task would swallow it
+                driver.fail(error)  # such as `pytest.fail` in a model, which would be lost in the task
                 return
             self._give(pending, reply)
 

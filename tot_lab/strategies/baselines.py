@@ -68,8 +68,8 @@ class JudgedAttempts(Prompting):
     """The number of attempts."""
 
     evaluate: Literal["value", "score"] | UserFunction = "value"
-    """How an attempt is scored: `value` asks the model about its answer, `score` takes the attempt's own
-    score, and a function `(task, path) -> score` returns 0 to 1, or `None` for no score.
+    """How an attempt is scored: `value` asks the model to rate its answer, `score` takes the score that
+    `strategy` returned, and a function `(task, path) -> score` returns 0 to 1, or `None` for no score.
     """
 
     def judged_attempts(self, task: Task, at: str) -> Procedure[list[Answer]]:

@@ -54,7 +54,7 @@ Remotely: TypeAlias = Callable[["Cell", Execution], Awaitable["Row"]]
 """Carries out a run in another process, and returns its row."""
 
 Progress: TypeAlias = Callable[["Sweep", int], AbstractContextManager[Callable[[], None]]]
-"""Shows the progress of a sweep with this number of runs. Yields a function to call after each run."""
+"""Shows the progress of a sweep, given the number of runs. Yields a function to call after each run."""
 
 UNDER_WAY = 64
 """Concurrent runs for a model without a limit on concurrent calls. If a model has such a limit, that many
@@ -93,7 +93,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         keys: Hashes of the cache keys of the calls that were made, `KEY` bytes each.
         version: Version of tot_lab that recorded the run.
         model_note: See `Run.model_note`.
-        losses: Numbers of calls, and of failed, unreadable and truncated ones, by role.
+        losses: Numbers of calls, and of failed, unreadable and truncated ones, by role. `None` if unknown.
         doubts: Reasons besides `losses` to doubt the result.
         tokens: Tokens of the prompts and tokens of the replies, by role. `None` if the record lacks calls.
     """
