@@ -117,10 +117,10 @@ class ReplyCache(Protocol):
 class Run(RunMethods):
     """One run, finished or not.
 
-    The outcome: `answer`, `status`, `stop_reason` (and `interrupted`, whether a budget or a cancellation ended
-    the run), `score`, and `best`, the thought that holds the answer. The search: `tree`, and `steps_df()` with
-    one row per step. The cost: `seconds`, `turns`, and `usage` with calls, tokens and USD. `path` is the
-    journal, or `None` if the run is in memory only.
+    The outcome: `answer`, `status`, `stop_reason` (and `interrupted`, whether a budget or a cancellation
+    ended the run), `score`, and `best`, the thought that holds the answer. The search: `tree`, and
+    `steps_df()` with one row per step. The cost: `seconds`, `turns`, and `usage` with calls, tokens and USD.
+    `path` is the journal, or `None` if the run is in memory only.
     """
 
     _inside: ClassVar[Mapping[str, type]] = {"usage": Usage}
