@@ -124,7 +124,7 @@ class Join:
 
 
 Question: TypeAlias = tuple[Branch, Position, Call | Effect]
-"""A call whose reply a branch waits for, and its position."""
+"""A branch that waits for a reply, the position of its call, and the call."""
 
 
 class Stepper:

@@ -7,8 +7,7 @@ to start, and returns records and requests for the client's cache. A reply is in
 If an exchange fails, another worker continues the unfinished runs from their journals. The limits of
 each model and `spend` are divided among the workers at the start.
 
-Settings and functions of the user travel to the workers pickled by cloudpickle, like everything that dask
-sends.
+The user's settings and functions are sent to the workers pickled with cloudpickle.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class Parcel:
         about: tuple[Any, ...] = cloudpickle.loads(self.data)
         for part in (about[0].model, *about[0].tools):
             if isinstance(part, parts.Part):
-                parts.REGISTRY.setdefault(part.kind, type(part))  # a class that was defined in a notebook
+                parts.REGISTRY.setdefault(part.kind, type(part))  # in case the class was defined in a notebook
         return about
 
 
@@ -358,7 +357,7 @@ class _Worker:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     async def _exchange(self, future: Future[Any]) -> str:
-        """Give a worker its runs and take in its news, until it dies. Returns the error that showed this."""
+        """Give a worker its runs and take in its news, until it dies. Returns the error that showed its death."""
         if (error := await _in_loop(self.client, future.exception)) is not None:
             raise error
         for address in (await _in_loop(self.client, self.client.who_has, [future]))[future.key]:
