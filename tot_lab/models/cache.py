@@ -49,7 +49,7 @@ _DIFFERENCES = 3  # the most differences that `CacheMiss` names
 
 
 class CacheMiss(CacheError):
-    """A call that is not cached, in `replay`. The message describes the most similar entry."""
+    """Raised in `replay` for a call that is not cached. The message describes the most similar entry."""
 
 
 class Readable(Protocol):

@@ -36,8 +36,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
         schema: `SCHEMA` of the version of tot_lab that wrote the entry.
         seconds: Seconds until the reply arrived, including those in queues.
         stored: Time of storage, ISO 8601 in UTC.
-        versions: Versions of tot_lab, Python and, for a model of litellm, litellm.
-        weights: What the server reported about its weights. {} means nothing.
+        versions: Versions of tot_lab and Python, and of litellm if it made the call.
+        weights: What the server reported about its weights. {} if it reported nothing.
     """
 
     schema: int

@@ -398,8 +398,8 @@ class Endpoint(Part):
 
 
 def provider_seed(call: Call) -> int | None:
-    """Return the seed that is sent to the provider, or `None` if the call has none: its seed plus its sample
-    index and, in a later attempt or repeat, a hash of the attempt and the repeat.
+    """Return the seed that is sent to the provider: the seed of the call plus its sample index and, in a
+    later attempt or repeat, a hash of the attempt and the repeat. `None` if the call has no seed.
     """
     if call.seed is None:
         return None

@@ -478,7 +478,7 @@ class Run(RunMethods):
 
     @cached_property
     def usage(self) -> Usage:
-        """Usage of the model calls. If the record lacks calls, tokens and costs are `None`."""
+        """Usage of the model calls. Tokens and costs are `None` if the record lacks calls."""
         used = usage_of(self.lines_of(Reply))
         if used.paid is not None:
             notes = (line.e for line in self.lines_of(Note) if isinstance(line.e, Note))

@@ -2,7 +2,7 @@
 
 Records arrive one by one and are written in batches. When a run is resumed or replayed, a record at a
 position of the earlier journal must equal the record there, and is not recorded again. A record that cannot
-be written raises an error that names it, and leaves the journal unchanged.
+be written raises an error that names it. Neither that record nor a later one is written.
 """
 
 from __future__ import annotations
@@ -278,8 +278,8 @@ class Recorder:
             watcher(batch)
 
     def _unwritable(self, batch: list[Line], cause: Exception) -> ValueError:
-        """Remove the first record of `batch` that cannot be written and all that follow. Returns the
-        error.
+        """Remove the first record of `batch` that cannot be written and all that follow, and write those
+        before it. Returns the error.
         """
         good = 0
         try:

@@ -328,7 +328,7 @@ def _format_tool_time(run: Run, carried_out: Sequence[CallRow]) -> str:
 
 
 _REPEATED = "(the question)"
-"""Text of a thought that repeats the question, in place of a longer one."""
+"""Shown for a thought that repeats the question, if the question is longer than this text."""
 
 
 def _tree_row(node: Node, used: int, question: str) -> str:

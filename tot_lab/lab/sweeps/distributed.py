@@ -115,7 +115,7 @@ class Parcel:
         about: tuple[Any, ...] = cloudpickle.loads(self.data)
         for part in (about[0].model, *about[0].tools):
             if isinstance(part, parts.Part):
-                parts.REGISTRY.setdefault(part.kind, type(part))  # in case the class was defined in a notebook
+                parts.REGISTRY.setdefault(part.kind, type(part))  # a class of a notebook is not registered
         return about
 
 
@@ -357,7 +357,7 @@ class _Worker:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     async def _exchange(self, future: Future[Any]) -> str:
-        """Give a worker its runs and take in its news, until it dies. Returns the error that showed its death."""
+        """Give a worker its runs and take in its news, until it dies. Returns the error that showed it."""
         if (error := await _in_loop(self.client, future.exception)) is not None:
             raise error
         for address in (await _in_loop(self.client, self.client.who_has, [future]))[future.key]:

@@ -57,10 +57,11 @@ Progress: TypeAlias = Callable[["Sweep", int], AbstractContextManager[Callable[[
 """Shows the progress of a sweep, given the number of runs. Yields a function to call after each run."""
 
 UNDER_WAY = 64
-"""Concurrent runs for a model without a limit on concurrent calls. If a model has such a limit, that many
-runs keep it busy.
+"""Concurrent runs for a function or a simulated model. For an endpoint, they are as many as its concurrent
+requests, or `MAX_UNDER_WAY` if it sets no limit on these.
 """
 MAX_UNDER_WAY = 128
+"""The most concurrent runs that a sweep chooses by itself."""
 
 KEY = 8
 """Bytes kept of a hash of the cache key of each call, enough to distinguish millions of calls."""
