@@ -15,7 +15,7 @@ def prepare(
         database: The database.
         mark: The SQLite application id of the kind of file.
         schema: The version of the tables.
-        tables: What follows CREATE in the statements that create them.
+        tables: The CREATE statements of the tables without this word, such as `TABLE IF NOT EXISTS …`.
         contents: What the database holds, for errors.
 
     Raises:
@@ -31,7 +31,8 @@ def prepare(
         raise sqlite3.DatabaseError(f"the file was written by {age} version of tot_lab (schema {version})")
     if who or version or database.execute("SELECT * FROM sqlite_master").fetchone():
         raise sqlite3.DatabaseError(f"this database does not hold {contents}. It was not changed")
-    created = "".join(f"CREATE {table};" for table in tables)  # another process may be creating them
+    created = "".join(f"CREATE {table};" for table in tables)
+    # In one transaction, since another process may be creating the same tables.
     database.executescript(
         f"BEGIN IMMEDIATE; {created} PRAGMA application_id = {mark}; PRAGMA user_version = {schema}; COMMIT"
     )

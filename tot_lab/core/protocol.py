@@ -49,9 +49,9 @@ class Budget(PydanticModel):
       a replay or a resumed run counts them again. They are not part of the cache, so a rerun from the cache
       may admit more calls.
     - If one request asks for several samples, each counts the tokens of the prompt, as if requested alone.
-    - Impossible usage (negative, not a number, absurdly large) counts as unknown. Such a call uses
-      up its whole reservation, or everything that is left if nothing is known yet. `Reply.reported_usage`
-      holds the reported values.
+    - Impossible usage (negative, not a number, absurdly large) counts as unknown. Such a call uses up its
+      whole reservation, or everything that is left if nothing is known yet. `Reply.reported_usage` holds the
+      reported values.
     - `seconds` also cancels the calls in flight. They count as calls, but what they can have used counts only
       towards the lab's `spend`.
 
@@ -118,7 +118,7 @@ class WithBudget(NamedTuple):
 class Effect(NamedTuple):
     """A call that a function answers instead of a model. The strategy receives its `Reply`.
 
-    It is recorded, replayed, refused and timed like a model call, but budgets do not count it.
+    It is recorded, replayed and timed like a model call. Of a budget, only `seconds` applies to it.
 
     Attributes:
         call: The call, made by `core.tools.function_call`.
@@ -180,7 +180,8 @@ class RandomNumbers(Request, frozen=True):
 
 
 class Acts(Request, frozen=True):
-    """A request for the acts of a person on a search. The strategy receives a generator, or `None` for none.
+    """A request for the changes of a person to a search. The strategy receives a generator, or `None` if
+    there are no changes.
 
     The generator yields the events of the changes, adds them to `tree`, and returns a list of `Change`. The
     strategy runs it with `yield from`, so that wrappers of the strategy see these events like all others.
@@ -341,9 +342,9 @@ def gather(
     """Run `branches` concurrently, each at its own pace. Returns their results in the order given.
 
     Args:
-        at_most: The most calls that one branch can make; a branch that makes more is refused with
-            `limit:at_most`. Under a budget on calls, branches run concurrently only if all of them fit into
-            what is left, and otherwise one after the other. `None` (unbounded) never fits.
+        at_most: The most calls that one branch can make. It matters only under a budget on calls: further
+            calls are then refused with `limit:at_most`, and branches run concurrently only if all of them fit
+            into what is left, and otherwise one after the other. `None` (unbounded) never fits.
         at_once: Maximum number of branches that run at the same time. `None` means all.
         seconds: Time limit for all calls of the branches together, counted from the first call that is sent.
             Calls without a reply by then fail with an error that begins with `timeout`, and no further calls

@@ -32,6 +32,7 @@ class Batch(Flight):
         super().__init__()
         self.calls: list[tuple[Call, CallObserver]] = []
         self.sent: dict[CallObserver, int] = {}
+        """Index of each call in the request, by its observer."""
         self.is_sent = False
 
     def note(self, name: str, **data: Any) -> None:

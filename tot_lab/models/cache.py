@@ -49,7 +49,7 @@ _DIFFERENCES = 3  # the most differences that `CacheMiss` names
 
 
 class CacheMiss(CacheError):
-    """A call that is not cached, in `replay`. The message describes the most similar entry."""
+    """Raised in `replay` for a call that is not cached. The message describes the most similar entry."""
 
 
 class Readable(Protocol):
@@ -301,8 +301,7 @@ class Cached:
         self.weights = weights
         self.priced = priced
         self._assumed: Weights = {}
-        """If the server reports no weights: those of the first cached reply, so that others are
-        not mixed in.
+        """If the server reports no weights: those of the first cached reply, so that others are not mixed in.
         """
         self._has_warned = False
 
@@ -348,7 +347,7 @@ class Cached:
         await cast(Grouping, self.inner).answer_each(asked, give)
 
     async def _known(self, key: str) -> Stored | None:
-        """Return the entry under `key` of the weights that the server reports or, without a report, of the
+        """Return the entry under `key` of the weights that the server reports. Without a report, prefer the
         weights of the first cached reply. Warns once if there are entries of other weights.
         """
         reported = await self.weights.now()

@@ -1,7 +1,7 @@
 """Entries of the cache, and the file format in which an experiment's calls are shared.
 
 An entry is served only if its checksum and schema are valid and its reply has no error and plausible usage.
-`unpacked` also checks that the key is the hash of the request. An exported file is gzipped JSON lines: a
+`unpacked` also checks that the key is that of the request. An exported file is gzipped JSON lines: a
 manifest with the number of calls and the SHA-256 of the other lines, then one line per call. Reading a file
 executes no code.
 """
@@ -36,8 +36,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
         schema: `SCHEMA` of the version of tot_lab that wrote the entry.
         seconds: Seconds until the reply arrived, including those in queues.
         stored: Time of storage, ISO 8601 in UTC.
-        versions: Versions of tot_lab, Python and, for a model of litellm, litellm.
-        weights: What the server reported about its weights. {} means nothing.
+        versions: Versions of tot_lab and Python, and of litellm if it made the call.
+        weights: What the server reported about its weights. {} if it reported nothing.
     """
 
     schema: int

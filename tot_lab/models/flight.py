@@ -2,8 +2,9 @@
 
 A request continues as long as a call waits for its reply. If one call is cancelled, the others still get the
 reply; if all are, the request is cancelled. Only the first call that still waits is charged for the request,
-and only its journal states what the request may have cost so far. What the journals of calls that have left
-state is not charged again. A request that has to queue has the position of the earliest run among its calls.
+and only its journal states what the request may have cost so far. Amounts in the journals of calls that left
+earlier are not charged again. A request that has to queue has the position of the earliest run among its
+calls.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ class Flight:
         fellows: All flights that share the task, if it makes requests for several. The task is cancelled only
             when no call waits for any of them.
         outcome: The replies or the exception. `None` until the request has ended.
+        paid: USD actually paid for the request. `None` means the cost of its replies.
         state: Name of the latest note, "" before the first.
         stated: The most USD that the request can have cost, as the journal of the first call states it.
-        stated_before: The same amounts of calls that have left.
+        stated_before: The sum of these amounts over the calls that have left.
     """
 
     task: asyncio.Task[None] | None = None
@@ -113,7 +115,7 @@ class Flight:
 
     @property
     def due(self) -> float | None:
-        """USD to charge the first call that waits. `None` if the amount is not known."""
+        """USD to charge the first call that waits. `None` means the cost of its reply."""
         return None if self.paid is None else max(self.paid - self.stated_before, 0.0)
 
     @property
@@ -146,8 +148,8 @@ class Flight:
 
 @contextmanager
 def landing(flights: Collection[Flight]) -> Iterator[None]:
-    """If the block raises, end each of `flights` that has not ended with that exception, for its calls to
-    raise.
+    """If the block raises an exception, make it the outcome of each of `flights` that has none yet. The calls
+    of these flights then raise it.
     """
     try:
         yield

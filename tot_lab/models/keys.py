@@ -1,6 +1,6 @@
 """Cache keys, which determine whether two calls are the same request.
 
-A key is the hash of everything that can change a reply, and of nothing else. A rerun therefore finds its
+A key depends on everything that can change a reply, and on nothing else. A rerun therefore finds its
 replies whatever its timeouts, limits and library versions are, while two models, two sample indices or two
 lists of tools never share a key. Without the sample index, all candidates of a tree search would be the same
 text.
@@ -74,12 +74,12 @@ class Request(
         return self.key_of(self)
 
     def key_of(self, sample: Call | Request) -> str:
-        """Return the key of `sample`, which differs only in sample index, attempt and repeat."""
+        """Return the key of `sample`. It may differ from this request in sample index, attempt and repeat."""
         attempt = ".".join(map(str, sample.attempt))
         return f"{self.of_any_sample}:{sample.repeat}:{attempt}:{sample.sample_index}"
 
     def of_sample(self, call: Call) -> Request:
-        """Return the request of `call`, which differs only in sample index, attempt and repeat."""
+        """Return the request of `call`. It may differ from this one in sample index, attempt and repeat."""
         request = msgspec.structs.replace(
             self, sample_index=call.sample_index, attempt=call.attempt, repeat=call.repeat
         )

@@ -193,8 +193,8 @@ class Failure(Exception):
             marks as failed. `Retried` keeps them, and requests only the other calls again.
 
     Attributes:
-        used: The usage of each call, as a reply with an error. Calls beyond its end were not requested.
-            `None` means that it was not determined.
+        used: The usage of each call, as a reply with an error. If it has fewer replies than there were calls,
+            the other calls were not requested. `None` means that the usage was not determined.
     """
 
     def __init__(
@@ -300,9 +300,7 @@ class Endpoint(Part):
 
     @property
     def address(self) -> str:
-        """The server or service of the model. Endpoints with equal address and limits share a
-        rate limiter.
-        """
+        """The server or service of the model. Endpoints of equal address and limits share a rate limiter."""
         return str(self.identity())
 
     def configured(self, **given: Any) -> Endpoint:
@@ -400,8 +398,8 @@ class Endpoint(Part):
 
 
 def provider_seed(call: Call) -> int | None:
-    """Return the seed that is sent to the provider, or `None` if the call has none: its seed plus its sample
-    index and, in a later attempt or repeat, a hash of the attempt and the repeat.
+    """Return the seed that is sent to the provider: the seed of the call plus its sample index and, in a
+    later attempt or repeat, a hash of the attempt and the repeat. `None` if the call has no seed.
     """
     if call.seed is None:
         return None

@@ -2,7 +2,7 @@
 
 A value that `put` has acknowledged is on disk, whatever happens to the process or the machine. Nothing is
 evicted, expired or unpickled. The store is built on diskcache (SQLite in WAL mode, safe across threads and
-processes) without these defaults of it: eviction at 1 GiB, pickled keys and values, large values in separate
+processes) without four of its defaults: eviction at 1 GiB, pickled keys and values, large values in separate
 files, and commits that are not synced.
 
 One commit writes all values that arrived during the previous commit, and wakes each waiting event loop once.
@@ -353,7 +353,9 @@ class Store:
             raise self._damaged(error) from error
 
     def held(self, keys: Collection[str]) -> Collection[str]:
-        """Return those of `keys`, at most 100, that have a value, or all if the database is read-only."""
+        """Return those of at most 100 `keys` that have a value, or all of them if the database is
+        read-only.
+        """
         try:
             return self._disk.held(keys) if isinstance(self._disk, _Database) else keys
         except _DAMAGE as error:

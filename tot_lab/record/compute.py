@@ -254,8 +254,9 @@ def _follow(branches: _Branches, branch: Position, step: _Branch) -> None:
 
 
 def _longest(branches: Sequence[_Branch]) -> _Branch:
-    """The longest chain of branches of a `gather`. A branch follows another in the chain if its first
-    call was made after the last reply of the other, because it had to wait for it."""
+    """The longest chain of branches of a `gather`. A branch follows another in the chain if its first call
+    was made after the last reply of the other: it had to wait for the other branch.
+    """
     ended = sorted(branches, key=lambda branch: branch.last)
     longest, waited, place = 0.0, 0.0, 0
     for branch in sorted(branches, key=lambda branch: branch.first):

@@ -1,7 +1,7 @@
 """What makes the result of a run doubtful: what a success rate or an answer alone does not show.
 
 Lost calls are counted by `tot_lab.record.losses`. The card of a run (its representation in a notebook) shows
-both. A sweep shows the doubts of its runs, with their counts added up.
+losses and doubts. A sweep shows the doubts of its runs, with their counts added up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Doubt(NamedTuple):
 
 
 def doubts_of(run: Run, losses: ByRole | None) -> tuple[Doubt, ...]:
-    """Return the doubts about a run with these `losses`. Time is linear in its size."""
+    """Return the doubts about a run with these `losses`, `None` if they are unknown. Takes time linear in the
+    size of the run.
+    """
     found = []
     scored = {line.e.by for line in run.lines_of(Scored) if isinstance(line.e, Scored)}
     judged = [node for node in run.tree if node.by not in NO_EVALUATOR] if scored - {*NO_EVALUATOR} else []
@@ -71,15 +73,15 @@ def unreadable_example(run: Run, nodes: Sequence[Node]) -> str:
 
 def _wanted(run: Run) -> str:
     """Return what an evaluator of the run's domain must reply, as the end of a clause."""
-    with suppress(Exception):  # raised by a task from a file
+    with suppress(Exception):  # `run.task` may fail, for example if its domain is not installed
         labels = run.task and [*run.task.domain.value_labels]
         return f": a value is {', '.join(labels)}" if labels else ": a score is from 0 to 1"
     return ""
 
 
 def _filled_prompts(run: Run) -> Iterator[Doubt]:
-    """Yield a doubt for each prompt of the strategy that contains the question instead of `{problem}`, as an
-    f-string does: without a slot, it is the system message of every task.
+    """Yield a doubt for each prompt of the strategy that contains the question instead of `{problem}`, for
+    example because it was written as an f-string. A prompt without a slot is the system message of all tasks.
     """
     waiting: list[Any] = [run.header.strategy]
     while waiting:
@@ -96,7 +98,9 @@ def _filled_prompts(run: Run) -> Iterator[Doubt]:
 
 
 _LONG = 7
-"""Characters of a question that a prompt does not contain by chance, such as those of a hand of 24."""
+"""Minimum length of a question that is looked for in prompts, since a shorter one may occur by chance. A hand
+of the game of 24, such as `4 9 1 3`, has at least this length.
+"""
 
 
 def _repeated_samples(run: Run) -> Iterator[Doubt]:
@@ -121,7 +125,7 @@ def _repeated_samples(run: Run) -> Iterator[Doubt]:
 
 def _unjust_grades(run: Run) -> Iterator[Doubt]:
     """Yield why the grade of a wrong answer is doubtful: no answer is right, or the reference is wrong."""
-    with suppress(Exception):  # raised by a task from a file, a user's domain or a grading function
+    with suppress(Exception):  # `run.task`, a user's domain or a grading function may fail
         task = run.task
         if task is not None and not run.waits_for_grading and run.correct is False:
             if task.domain.is_bounded(task) and task.domain.solvable(task, task.steps) is False:

@@ -55,7 +55,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
         task: Settings of the task, empty if it is missing. The same holds for `strategy`, `model` and
             `budget`.
         repeat: Index of the repeat.
-        roles: Settings of the models of roles.
+        roles: Settings of the roles, by name.
         branched: The run and node that this run was branched from; see `tot_lab.record.edits`.
         unknown: The kinds of data that an imported log lacks: `prompts`, `replies`, `times`, `durations` (of
             calls), and `calls` (some calls are missing, so the usage is unknown).
@@ -153,8 +153,8 @@ def lines_text(header: Header, lines: Sequence[Line], before: Texts | None = Non
     Args:
         header: The header.
         lines: The lines.
-        before: The texts of the earlier lines in the file, to which those of `lines` are added. `None` means
-            that only texts that occur in `lines` before are left out.
+        before: The texts of the earlier lines in the file, to which those of `lines` are added. With `None`,
+            a line leaves out only a text that an earlier one of `lines` holds.
     """
     if header.tot_lab >= _SHORT:
         lines = (Texts() if before is None else before).shortened(lines)
@@ -165,7 +165,7 @@ def lines_in(data: bytes, path: str | os.PathLike[str]) -> list[Line]:
     """Return the lines in `data`, as `lines_text` writes them. `path` names the journal in errors.
 
     Raises:
-        JournalError: If a text that was left out is missing.
+        JournalError: If a line leaves out a text that no earlier line holds.
         msgspec.MsgspecError: If a line cannot be read.
     """
     lines = line_decoder.decode_lines(data)
@@ -299,7 +299,7 @@ def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
     """
     data = read_regular(path)
     header = _read_header(path, data[: max(data.find(b"\n"), 0)])
-    at = data.rfind(b'"e":{"type":"ended"')  # a quote inside a string is escaped
+    at = data.rfind(b'"e":{"type":"ended"')  # no string contains this, with its quotes escaped
     line = data[data.rfind(b"\n", 0, at) + 1 : data.find(b"\n", at)] if at >= 0 else b""
     try:
         ended = line_decoder.decode(line).e if line else None

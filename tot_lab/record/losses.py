@@ -159,7 +159,7 @@ def _unreadable(run: Run) -> Counter[str]:
 
 
 def is_truncated(call: Call, reply: Reply) -> bool:
-    """Whether a reply was truncated although the call did not request a single token."""
+    """Whether a reply was truncated. Calls for a single token or for log-probabilities do not count."""
     return reply.finish_reason == "length" and call.max_tokens != 1 and not call.logprobs
 
 
@@ -168,6 +168,7 @@ class _Round:
     """The samples of one evaluation.
 
     Attributes:
+        calls: Number of calls.
         errors: Number of calls that failed or were refused.
         retries: Number of repeated calls after an unreadable reply.
         draws: For each sample, whether it could be read. A sample for several thoughts counts once.
@@ -208,8 +209,9 @@ def total(losses: Iterable[ByRole | None]) -> ByRole | None:
 
 
 def columns_of(losses: Sequence[ByRole | None]) -> dict[str, tuple[str, list[int | None]]]:
-    """The columns of a table with a row per run: `ROLE_calls`, `ROLE_failed`, `ROLE_unreadable` and
-    `ROLE_truncated` for each role with a call in any of the runs."""
+    """The columns of a table with a row per run, by name: dtype and values of `ROLE_calls`, `ROLE_failed`,
+    `ROLE_unreadable` and `ROLE_truncated` for each role with a call in any of the runs.
+    """
     roles = [role for role in (*ROLES, OTHER) if any(role in held for held in losses if held is not None)]
     return {
         f"{role}_{name}": (

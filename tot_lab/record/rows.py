@@ -15,10 +15,10 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         sent: Calls that were sent to a model.
-        keys: The beginning of the cache key of each call that was made.
+        keys: Hashes of the cache keys of the calls that were made, 8 bytes each (`KEY` in the sweep's module).
         version: Version of tot_lab that recorded the run.
         model_note: See `Run.model_note`.
-        losses: Numbers of calls, and of failed, unreadable and truncated ones, by role.
+        losses: Numbers of calls, and of failed, unreadable and truncated ones, by role. `None` if unknown.
         doubts: Reasons besides `losses` to doubt the result.
         tokens: Tokens of the prompts and tokens of the replies, by role. `None` if the record lacks calls.
     """

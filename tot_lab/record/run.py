@@ -36,7 +36,7 @@ from tot_lab.record.routed import Routed, routed_in, selected_in
 from tot_lab.record.run_methods import RunMethods
 
 GRADING = 5.0
-"""Seconds of CPU time that matching the pattern of a task from a file may take."""
+"""Seconds of CPU time that matching the answer pattern of a loaded run may take."""
 
 KEPT = ("kept", "complete", "answer")
 """Decisions after which a thought is still part of the search."""
@@ -58,8 +58,8 @@ class Usage(NamedTuple):
         output_tokens: Tokens of the replies. `None` if a model does not report them.
         cost: USD that the calls would cost without a cache. `None` if the price of a call is not
             known.
-        paid: USD that was actually paid, 0 for replies from a cache. Replies count too that were paid
-            before the run was resumed, and requested again. `None` if the price of a call is not known.
+        paid: USD that was actually paid, 0 for replies from a cache. A reply that was requested
+            again when the run was resumed counts both times. `None` if the price of a call is not known.
     """
 
     calls: int
@@ -117,10 +117,10 @@ class ReplyCache(Protocol):
 class Run(RunMethods):
     """One run, finished or not.
 
-    The outcome: `answer`, `status`, `stop_reason` (and `interrupted`, whether a budget cut the run short),
-    `score`, and `best`, the thought that holds the answer. The search: `tree`, and `steps_df()` with one
-    row per step. The cost: `seconds`, `turns`, and `usage` with calls, tokens and USD. `path` is the journal,
-    or `None` if the run is in memory only.
+    The outcome: `answer`, `status`, `stop_reason` (and `interrupted`, whether a budget or a cancellation
+    ended the run), `score`, and `best`, the thought that holds the answer. The search: `tree`, and
+    `steps_df()` with one row per step. The cost: `seconds`, `turns`, and `usage` with calls, tokens and USD.
+    `path` is the journal, or `None` if the run is in memory only.
     """
 
     _inside: ClassVar[Mapping[str, type]] = {"usage": Usage}
@@ -250,7 +250,7 @@ class Run(RunMethods):
 
     @cached_property
     def events(self) -> list[Record]:
-        """All records in canonical order, which is the order of the program."""
+        """The canonical record: all records with a position, in the order of the program."""
         return canonical(self.lines)
 
     @cached_property
@@ -426,7 +426,9 @@ class Run(RunMethods):
 
     @cached_property
     def reachable(self) -> float | None:
-        """The best grade of any leaf: the grade if the best leaf had been chosen as the answer."""
+        """The best grade of any leaf: the grade if the best leaf had been chosen as the answer. `None` if the
+        leaves cannot be graded.
+        """
         if self.task is None or needs_functions(self.task.domain):
             return None
         held = [self.task.domain.answer(self.task, self.steps(leaf.id)) for leaf in self.tree.leaves()]
@@ -476,7 +478,7 @@ class Run(RunMethods):
 
     @cached_property
     def usage(self) -> Usage:
-        """Usage of the model calls. If the record lacks calls, tokens and costs are `None`."""
+        """Usage of the model calls. Tokens and costs are `None` if the record lacks calls."""
         used = usage_of(self.lines_of(Reply))
         if used.paid is not None:
             notes = (line.e for line in self.lines_of(Note) if isinstance(line.e, Note))
@@ -486,8 +488,9 @@ class Run(RunMethods):
 
     @cached_property
     def params(self) -> dict[str, float | None]:
-        """Parameters of the models, by the name of a model, a call purpose or a role, from the roles of the
-        lab (`Role.params`). Set them for a record that lacks them: `run.params = {"propose": 1.5e9}`.
+        """Numbers of parameters of the models, by the name of a model, a call purpose or a role, from the
+        roles of the lab (`Role.params`). Set them for a record that lacks them:
+        `run.params = {"propose": 1.5e9}`.
         """
         return params_in(self.header.roles)
 
@@ -613,7 +616,7 @@ _OTHER_FILES = {
 
 
 def expect_run(run: object, taker: str) -> None:
-    """Raise TypeError unless `run` is a run."""
+    """Raise TypeError unless `run` is a run. `taker` is the name of the function that it was passed to."""
     if not isinstance(run, Run):
         raise TypeError(f"{taker} expects a Run: got {type(run).__name__}. {no_run(run, taker)}")
 
@@ -646,7 +649,7 @@ def parse(data: bytes, path: str | os.PathLike[str]) -> Run:
     header, lines, _ = parse_journal(data, path)
     run = Run(header, lines, loaded=True)
     try:
-        run.tree  # noqa: B018  a record that names an unknown thought shows here, not later
+        run.tree  # noqa: B018  raises if a record names an unknown thought
         for id in (run._ended.node, *run._ended.ranked) if run._ended else ():
             if id is not None:
                 run.tree[id]

@@ -27,9 +27,10 @@ class Admission:
         budget: The budget of the run.
         bounds: Computes the most that a call can use. `None` means that nothing is known.
         recorder: Receives notes about the budgets.
-        clock: Counts the limits on seconds.
+        clock: Reports when a limit on seconds is reached.
         in_order: Whether branches run one after the other.
-        on_loaded: Called when prices and limits for which calls were held back have been loaded.
+        on_loaded: Called when loading the prices and limits of a model has ended. Its calls were held back
+            until then.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Branches of a run: what may be changed, and which calls the parent's record answers.
+"""Branches that `lab.branch` makes: what may be changed, and which calls the parent's record answers.
 
 The header of a branch names its parent and the change. A call that the parent's record answers costs nothing.
 A change that cannot take effect, such as a text that is not a valid step or a new score for a thought without
@@ -178,9 +178,7 @@ def _which(call: Call) -> tuple[Any, ...]:
 
 
 def _path(run: Run, node: str) -> list[dict[str, Any]]:
-    """Return the recorded events of the path to `node`, except for decisions that removed a thought from the
-    search.
-    """
+    """Return the recorded thoughts, scores and `kept` decisions of the path to `node`."""
     path = {above.id for above in run.tree.path(node)}
     return [
         msgspec.json.decode(encoder.encode(event))
@@ -199,7 +197,7 @@ def _text(run: Run, node: str, content: str) -> str:
     path = run.steps(node)[:-1]
     if task.domain.read_sample(task, path, old) == old:
         read = task.domain.read_sample(task, path, content)
-    else:  # a complete answer, which is kept as written
+    else:  # the old text is a complete answer; the new one is kept as written
         answers = [task.domain.read_answer(task, text) for text in (old, content)]
         read = None if answers[0] is not None and answers[1] is None else content
     if read is None:

@@ -60,9 +60,13 @@ Reservations = list[dict[str, ReservedAmount]]
 
 
 class Use:
-    """The usage of all calls of a run so far. All scopes of the run share it.
+    """What the calls of a run so far show about the usage of a call. All scopes of the run share it.
 
     Attributes:
+        settled: Number of settled calls, without failures that reported no tokens.
+        largest_output: The most output tokens of one call.
+        largest_usd: The most USD of one call.
+        prompt_ratio: The largest ratio of a prompt's tokens to their estimate, at least 1.
         broken: Amounts for which a call exceeded its known bound. Bounds of these amounts are no longer
             trusted.
         unpriced: Whether a call was counted as free because nothing about its price is known.
@@ -200,7 +204,7 @@ class Scope:
     def admit(
         self, call: Call, now: float, need: Need | None = None, *, ready: bool = True
     ) -> tuple[Reply | Scope | None, Reservations]:
-        """Admit a call, hold it back, or refuse it. Only time limits apply to a tool call.
+        """Admit a call, hold it back, or refuse it. Only time limits apply to calls of tools and functions.
 
         Args:
             call: The call.
@@ -292,7 +296,7 @@ class Scope:
         return Reply(error=f"budget:{cap}", finish_reason=None if self.parent is None else WITHIN)
 
     def _reserve(self, reservations: dict[str, ReservedAmount], sign: int) -> None:
-        """Add the reservations of one call to the reservations (`sign` 1), or remove them (-1)."""
+        """Add the reservations of one call to those of this scope (`sign` 1), or remove them (-1)."""
         self.under_way += sign
         for name, reserved in reservations.items():
             self.ramped[name] += sign * reserved.ramped
@@ -305,7 +309,9 @@ class Scope:
     def _count(
         self, call: Call, reply: Reply, reservations: dict[str, ReservedAmount], need: Need | None
     ) -> None:
-        """Count the usage of a call, or its whole reservation if the model reports impossible usage."""
+        """Count the usage of a call. An unknown or impossible amount counts as its reservation. An impossible
+        amount of which nothing is known yet counts as all that is left.
+        """
         amounts = used_by(call, reply, need) if self.caps else {}
         was_made = reply.error is None or reply.input_tokens is not None
         for name, cap in self.caps.items():
@@ -428,7 +434,9 @@ def _is_unknown(reply: Reply) -> bool:
 
 
 def _disbelieved(name: str, reply: Reply) -> bool:
-    """Whether the model reported impossible usage for the amount `name`."""
+    """Whether the model reported an impossible value of the amount `name`. `believed` has then set the amount
+    to `None`, and `reported_usage` holds the value.
+    """
     if not reply.reported_usage:
         return False
     known = {

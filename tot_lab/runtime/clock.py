@@ -143,7 +143,7 @@ class Clock:
             if one.ends == ends:
                 one.ends = None
                 self._expire(one)
-        # Drop the deadlines of calls that were answered: most of them.
+        # Most deadlines are of calls that were answered since. Drop them.
         self._heap = [entry for entry in self._heap if entry[2].ends == entry[0]]
         heapify(self._heap)
         self._tick()

@@ -350,7 +350,7 @@ class Driver:
                 self.receive(pending, Reply(error=error))
         elif name == "call.sent":
             self.clock.start(pending)
-        if self.recorder.watchers or "paid" in data:  # a killed run must have it on disk
+        if self.recorder.watchers or "paid" in data:  # if the process is killed, the amount must be on disk
             self.wake()  # otherwise it is written with the next reply or tick
 
     # Deadlines.
@@ -431,8 +431,8 @@ class Driver:
 
 
 class Workers:
-    """The tasks that carry out calls. Each waiting call has its own task; calls that do not wait share one,
-    and so do samples of one request.
+    """The tasks that carry out calls. A call that has to wait for its reply has its own task. Calls that are
+    answered at once share a task, and so do samples of one request.
 
     Args:
         ask: Answers a call.
@@ -509,7 +509,7 @@ class Workers:
             except (SystemExit, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
-                driver.fail(error)  # such as a failed test inside a model, which would otherwise be lost
+                driver.fail(error)  # such as `pytest.fail` in a model, which would be lost in the task
                 return
             self._give(pending, reply)
 

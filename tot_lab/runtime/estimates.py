@@ -1,8 +1,8 @@
 """Upper bounds for the usage of a run, before it is made.
 
-The strategy is run with the replies that are in the cache. A call that is not in the cache counts its own
-prompt. Calls that depend on the reply to such a call count the largest prompt and the longest reply of the
-most expensive model that could answer them, since no smaller bound is certain.
+The strategy is run with the replies that are in the cache. A call that is not in the cache is counted with
+its own prompt. Calls that depend on the reply to such a call are counted with the largest prompt and the
+longest reply of the most expensive model that could answer them, since no smaller bound is certain.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def certain_calls(lines: Sequence[Line]) -> list[Call]:
 
 
 class Bounds:
-    """Collects the calls that a strategy makes, and computes upper bounds for the usage of the run.
+    """Collects the calls that are certain to be sent, and computes upper bounds for the usage of the run.
 
     Args:
         gateway: Knows the models.

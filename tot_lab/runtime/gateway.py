@@ -1,8 +1,8 @@
 """The gateway: routes each call to the stack of the model or tool that answers it.
 
 A stack is a model with layers around it, such as the cache and retries, and is built only here. A real model
-gets all layers. A function or a simulated model gets only the cache, and only if one was given. The cost of
-every reply is counted.
+gets all layers. A function or a simulated model gets only the layers of the cache, and only if a cache was
+given. The cost of every reply is counted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ from tot_lab.tools import Carrying, Tool, Toolbox
 
 
 class Route(NamedTuple):
-    """The functions that call a model: one call at a time, or samples of one request together."""
+    """The functions that call a model: one call at a time, or samples of one request together (`None` for a
+    model without layers).
+    """
 
     ask: Callable[[Call, CallObserver], Awaitable[Reply]]
     ask_each: Callable[[SampleCalls, Give], Awaitable[None]] | None = None
@@ -203,7 +205,7 @@ class Gateway:
                 await (model.load_prices() if self.mode == "replay" else model.ready())
 
     def need(self, call: Call) -> Need | None:
-        """Return the most that `call` can use, or `None` for a function or if the endpoint does not know."""
+        """Return the most that `call` can use, or `None` for a function, a tool or an unknown model."""
         try:
             model = self.model_of(call.model)
             return model.need((call,)) if isinstance(model, Endpoint) else None
@@ -211,14 +213,14 @@ class Gateway:
             return None
 
     def computing(self, call: Call) -> Carrying | None:
-        """Return the layer that carries out `call` if it is for a tool without effects, else `None`."""
+        """Return the layer that carries out `call` if it is for a pure tool without effects, else `None`."""
         name = tool_of(call)
         tool = None if name is None else self.toolbox.tools.get(name)
         return self.toolbox.carrying(tool) if tool is not None and _computes(tool) else None
 
     def model_of(self, name: str | None) -> Model | Endpoint | Tool:
         """Return the model or tool that a call names: `None` is the lab's own model, `@NAME` that of a role
-        or of a strategy, `tool:NAME` a tool.
+        or of a strategy, `tool:NAME` a tool, and any other name a model, as in `tl.Lab(NAME)`.
         """
         if name is None:
             return self.model
@@ -267,7 +269,7 @@ class Gateway:
         return self.given_cache is not None or (self.mode == "replay" and not isinstance(model, Part))
 
     def _stack(self, model: Model | Endpoint | Tool, request: Requests) -> Backend:
-        """Return the layers above `model`: a `Backend`, and a `Grouping` above an endpoint."""
+        """Return `model` with the layers above it. The stack of an endpoint is also a `Grouping`."""
         weights = UNASKED
         if isinstance(model, Endpoint) and self.mode != "replay":
             weights = ServedWeights(model)
@@ -321,7 +323,7 @@ def _batch_key(model: Endpoint, call: Call, request: Requests) -> Hashable | Non
 
 
 def _computes(model: Model | Endpoint | Tool) -> bool:
-    """Whether `model` is a tool without effects."""
+    """Whether `model` is a pure tool without effects."""
     return isinstance(model, Tool) and model.pure and not model.effects
 
 

@@ -2,7 +2,7 @@
 
 Records arrive one by one and are written in batches. When a run is resumed or replayed, a record at a
 position of the earlier journal must equal the record there, and is not recorded again. A record that cannot
-be written raises an error that names it, and leaves the journal unchanged.
+be written raises an error that names it. Neither that record nor a later one is written.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Divergence(Halt):
 
 
 def remove_journal(path: Path) -> None:
-    """Remove a journal whose header is incomplete, so that it holds no run. Raises `HeldByAnother`, or
+    """Remove a journal with an incomplete header, which holds no run. Raises `HeldByAnother`, or
     FileNotFoundError if the file no longer exists.
     """
     file = os.open(path, os.O_RDWR)
@@ -278,8 +278,8 @@ class Recorder:
             watcher(batch)
 
     def _unwritable(self, batch: list[Line], cause: Exception) -> ValueError:
-        """Remove the first record of `batch` that cannot be written and all that follow. Returns the
-        error.
+        """Remove the first record of `batch` that cannot be written and all that follow, and write those
+        before it. Returns the error.
         """
         good = 0
         try:
@@ -369,7 +369,7 @@ class Recorder:
         self, text: str, parent: str | None = None, *, source: Sequence[str] = (), depends: Sequence[str] = ()
     ) -> str:
         """Record a thought below `parent` and return its id. `parent=None` records the root, of which a run
-        has only one.
+        has only one. For `source` and `depends`, which are ids of thoughts, see `Thought`.
         """
         if parent is None:
             if self._children:
@@ -387,14 +387,16 @@ class Recorder:
     def score(
         self, id: str, score: float | None, *, samples: Sequence[float | None] = (), by: str = "value"
     ) -> None:
-        """Record an evaluation of a thought: a score between 0 and 1, or `None` if it could not be read."""
+        """Record an evaluation of a thought: a score between 0 and 1, or `None` if it could not be read. For
+        `samples` and `by`, see `Scored`.
+        """
         self._known(id)
         if score is not None and not 0 <= score <= 1:
             raise ValueError(f"The score of thought {id!r} must be between 0 and 1: got {score}.")
         self._record(Scored(id, score, score, tuple(samples), by))
 
     def decide(self, id: str, what: Decision, reason: str = "", other: str | None = None) -> None:
-        """Record a decision about a thought; see `Decided` for the kinds."""
+        """Record a decision about a thought; see `Decided`. `other` is what it was merged into."""
         self._known(id, *([] if other is None else [other]))
         self._record(Decided(id, what, reason, other))
 
@@ -412,7 +414,7 @@ class Recorder:
         self._record(Call(node, purpose, (Message("user", text),), sample_index), got)
 
     def end(self, answer: str = "", *, node: str | None = None, stop: str = "answered") -> None:
-        """Record the end of the run. `stop` is one of the stop codes."""
+        """Record the end of the run. `node` is the thought that holds the answer, and `stop` a stop code."""
         if not is_stop_code(stop):
             raise ValueError(f"Unknown stop code: got {stop!r}. Use {', '.join(STOP_CODES)}.")
         score = None

@@ -1,7 +1,7 @@
 """Replay of a recorded run.
 
-A replay calls no model. Replies come from the cache or from the record, and the first record that differs
-raises a `Divergence` that names the difference.
+A replay calls no model. Replies come from the cache or from the record. The first record that differs ends
+the replay, and `Replay.divergence` names the difference.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _inherited(lines: Sequence[Line]) -> set[Position]:
 def requests_of(run: Run) -> Iterator[tuple[Position, Request, bool]]:
     """Yield position, cache request and whether a real model was called, for each answered call of `run`.
 
-    A recorded search of your own code yields none.
+    A run that your own code recorded (`tl.Recorder`) yields none.
     """
     models: dict[str | None, tuple[dict[str, Any], bool]] = {}
     answered = {position for position, reply in replies_of(run.lines).items() if reply.error is None}
@@ -162,8 +162,8 @@ def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tu
     """Return the strategy and the task of a recorded run.
 
     Raises:
-        LookupError: If they need functions that a file does not hold. A missing model function is no error,
-            since a replay does not call models.
+        LookupError: If the run was not made by a strategy, or if they need functions that a file does not
+            hold. A missing model function is no error, since a replay does not call models.
     """
     if strategy is None:
         strategy = recorded_strategy(header)

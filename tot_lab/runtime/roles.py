@@ -130,7 +130,7 @@ def thinking_of(
         edits: Thoughts and scores that a person changed for a branch of a run.
     """
     thinking = strategy.think(task.hidden())
-    if not isinstance(thinking, Generator):  # the driver raises an error about it
+    if not isinstance(thinking, Generator):  # the stepper raises the error
         return thinking
     if task.system_prompt:
         thinking = map_steps(partial(_instructed, task.system_prompt), thinking)

@@ -257,7 +257,7 @@ class Runner:
     ) -> Estimate:
         """Predict the calls of `strategy` on `task` without sending or recording anything.
 
-        Tools without effects are carried out.
+        Pure tools without effects are carried out.
         """
         self.gateway.enlist(models_of(strategy))
         known = Recorder(header=self.header(strategy, task, None, repeat))
@@ -284,8 +284,8 @@ class Runner:
         return Estimate(calls, cached, unknown == 0, self.within_spend(sent, unpriced), unpriced)
 
     def within_spend(self, most: Amounts, unpriced: Collection[str] = ()) -> Amounts:
-        """Return `most` with the cost limited to what is left of `spend`, which cannot be enforced for models
-        that are `unpriced`.
+        """Return `most` with the cost limited to what is left of `spend`. With `unpriced` models, whose calls
+        will be refused, it is returned unchanged.
         """
         cap = self.gateway.spend_limiter.cap
         if cap is None or unpriced:
@@ -350,8 +350,8 @@ class Execution:
         )
 
     def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` with each batch of new lines and the notes derived from them, and with notes
-        `call.partial`, which are not recorded, with the text so far of an open call.
+        """Call `watcher` with each batch of new lines and the notes derived from them. It also receives the
+        text so far of each open call, as notes `call.partial`, which are not recorded.
         """
         recorder, notes = self.recorder, SearchNotes()
         recorder.watchers.append(lambda lines: watcher([*notes.follow(lines)]))

@@ -24,7 +24,7 @@ class SlotPool:
         self._lock = threading.Lock()
 
     async def enter(self, on_wait: Callable[[], None]) -> None:
-        """Wait for a slot, which `leave` must release. Calls `on_wait` if no slot is free."""
+        """Wait for a slot, which the caller releases with `leave`. Calls `on_wait` if no slot is free."""
         with self._lock:
             if self._free:
                 self._free -= 1

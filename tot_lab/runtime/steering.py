@@ -1,9 +1,9 @@
 """Steering of a live run: a person pauses it, and changes its search.
 
 A change (`tot_lab.core.acts.Act`) waits until the search picks the next thought to expand, and is recorded
-there. `Steering` may
-be used from any thread. `Steered` makes the changes when a search requests them, so neither the driver nor
-the searches know which changes exist. It also gives a search the sample indices of an earlier record.
+there. `Steering` may be used from any thread. `Steered` makes the changes when a search requests them, so
+neither the driver nor the searches know which changes exist. It also gives a search the sample indices of an
+earlier record.
 """
 
 from __future__ import annotations

@@ -68,6 +68,12 @@ class Branch:
     """A running generator and its position in the program.
 
     Attributes:
+        prefix: Position of the branch. A step of the branch appends its index.
+        join: The `gather` or `with_budget` that started the branch. `None` for the strategy itself.
+        index: Index of the branch in `join`.
+        step: Index of the latest step, -1 before the first.
+        refusals: Consecutive refusals of its calls.
+        answered: Whether one of its calls got a reply.
         held_since: When its call began to wait, in the time of the event loop, or `None`.
         held: Seconds that its calls have waited since the time limit of its group started.
     """
@@ -118,7 +124,7 @@ class Join:
 
 
 Question: TypeAlias = tuple[Branch, Position, Call | Effect]
-"""A call whose reply a branch waits for, and its position."""
+"""A branch that waits for a reply, the position of its call, and the call."""
 
 
 class Stepper:

@@ -68,8 +68,8 @@ class JudgedAttempts(Prompting):
     """The number of attempts."""
 
     evaluate: Literal["value", "score"] | UserFunction = "value"
-    """How an attempt is scored: `value` asks the model about its answer, `score` takes the attempt's own
-    score, and a function `(task, path) -> score` returns 0 to 1, or `None` for no score.
+    """How an attempt is scored: `value` asks the model to rate its answer, `score` takes the score that
+    `strategy` returned, and a function `(task, path) -> score` returns 0 to 1, or `None` for no score.
     """
 
     def judged_attempts(self, task: Task, at: str) -> Procedure[list[Answer]]:
@@ -133,7 +133,8 @@ class SelfConsistency(Strategy):
     The domain decides which answers count as the same.
 
     Best for short answers that can be compared, if correct answers are more frequent than any single mistake.
-    Trade-off: the most frequent mistake wins otherwise. Calls: `attempts` times those of the strategy.
+    Trade-off: a mistake that is more frequent than the correct answer wins. Calls: `attempts` times those of
+    the strategy.
 
     References:
         Wang et al. 2023, Self-Consistency Improves Chain of Thought Reasoning, arXiv:2203.11171.

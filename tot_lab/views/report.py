@@ -33,7 +33,7 @@ from tot_lab.views.html_page import document, html_file
 from tot_lab.views.markdown import text_to_html
 from tot_lab.views.tree_svg import svg_url, tree_svg
 
-# Styles of the card. A notebook that is not trusted shows no style sheet.
+# Inline styles of the card, since a notebook that is not trusted ignores style sheets.
 _CARD = themed(
     "font:var(--text-body)/1.45 var(--font);color:inherit;background:none;"
     "border:1px solid var(--either-border);border-radius:8px;padding:var(--space-5) var(--space-6);"
@@ -328,7 +328,7 @@ def _format_tool_time(run: Run, carried_out: Sequence[CallRow]) -> str:
 
 
 _REPEATED = "(the question)"
-"""Text of a thought that repeats the question, in place of a longer one."""
+"""Shown for a thought that repeats the question, if the question is longer than this text."""
 
 
 def _tree_row(node: Node, used: int, question: str) -> str:

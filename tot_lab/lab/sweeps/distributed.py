@@ -2,13 +2,12 @@
 
 Work is split by task when the sweep starts: a worker makes all runs of its tasks, so that equal calls are
 made on one worker and share a reply. Journals and cache stay with the client; no file system is shared.
-Each worker is a dask actor with one method, `exchange`, which the client calls again and again: it brings
-runs to start, and returns records and requests to the client's cache. A reply is in that cache before it is
-used. If an exchange fails, another worker continues the unfinished runs from their journals. The limits of
+Each worker is a dask actor with one method, `exchange`, which the client calls again and again: it takes runs
+to start, and returns records and requests for the client's cache. A reply is in that cache before it is used.
+If an exchange fails, another worker continues the unfinished runs from their journals. The limits of
 each model and `spend` are divided among the workers at the start.
 
-Settings and functions of the user travel to the workers pickled by cloudpickle, like everything that dask
-sends.
+The user's settings and functions are sent to the workers pickled with cloudpickle.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ ANSWER = 600.0
 """Seconds without an answer after which a worker counts as dead. Usually dask reports its death at once."""
 
 MAX_DEATHS = 3
-"""Number of workers that die while making one run, the last one without other runs, after which the run
-has failed.
+"""A run has failed when this many workers have died while making it. Before its last try, it waits until no
+other run in its last try is being made.
 """
 
 
@@ -117,7 +116,7 @@ class Parcel:
         about: tuple[Any, ...] = cloudpickle.loads(self.data)
         for part in (about[0].model, *about[0].tools):
             if isinstance(part, parts.Part):
-                parts.REGISTRY.setdefault(part.kind, type(part))  # a class that was defined in a notebook
+                parts.REGISTRY.setdefault(part.kind, type(part))  # a class of a notebook is not registered
         return about
 
 
@@ -304,12 +303,15 @@ class _Worker:
         self.inboxes: dict[str, asyncio.Queue[tuple[bytes, Row | None] | None]] = {}
         """New lines and the row of each run, by its id. `None` means that the worker died."""
         self.starts: dict[str, bytes] = {}
+        """The journals so far of the runs that the next exchange starts, by run id."""
         self.deaths = dict.fromkeys(sweep.by_id, 0)
+        """Number of workers that died while making each run."""
         self.alone = asyncio.Lock()
+        """Held by a run in its last try."""
 
     async def carry_out(self, execution: Execution) -> Row:
-        """Carry out a run. If its workers die again and again, it is made without other runs, to see whether
-        it is the cause.
+        """Carry out a run. Runs whose workers died again and again are made one at a time, to see which of
+        them is the cause.
 
         Raises:
             WorkerDied: If the worker died, and the run can be continued.
@@ -356,7 +358,7 @@ class _Worker:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     async def _exchange(self, future: Future[Any]) -> str:
-        """Give a worker its runs and take in its news, until it dies. Returns the error that showed this."""
+        """Give a worker its runs and take in its news, until it dies. Returns the error that showed it."""
         if (error := await _in_loop(self.client, future.exception)) is not None:
             raise error
         for address in (await _in_loop(self.client, self.client.who_has, [future]))[future.key]:

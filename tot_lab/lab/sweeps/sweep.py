@@ -53,13 +53,14 @@ Remotely: TypeAlias = Callable[["Cell", Execution], Awaitable["Row"]]
 """Carries out a run in another process, and returns its row."""
 
 Progress: TypeAlias = Callable[["Sweep", int], AbstractContextManager[Callable[[], None]]]
-"""Shows the progress of a sweep with this number of runs. Yields a function to call after each run."""
+"""Shows the progress of a sweep, given the number of runs. Yields a function to call after each run."""
 
 UNDER_WAY = 64
-"""Concurrent runs for a model without a limit on concurrent calls. If a model has such a limit, that many
-runs keep it busy.
+"""Concurrent runs for a function or a simulated model. For an endpoint, they are as many as its concurrent
+requests, or `MAX_UNDER_WAY` if it sets no limit on these.
 """
 MAX_UNDER_WAY = 128
+"""The most concurrent runs that a sweep chooses by itself."""
 
 KEY = 8
 """Bytes kept of a hash of the cache key of each call, enough to distinguish millions of calls."""
@@ -219,7 +220,7 @@ class Sweep(SweepMethods):
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.runner.gateway.spend_limiter.cap is not None:
             self._count_payments()
-        # Runs with a journal come first, so that the counts soon contain them.
+        # Runs with a journal come first: finished ones are only read, so the progress soon counts them.
         cells = sorted(
             self.cells if cells is None else cells,
             key=lambda cell: (not self._has_begun(cell), self.turn(cell)),
@@ -274,8 +275,9 @@ class Sweep(SweepMethods):
                     workers.create_task(work())
 
     async def _until_needed(self) -> None:
-        """Wait until a further run is needed to keep the models busy: all runs in progress wait for
-        replies, and no endpoint has enough requests. If this process is the bottleneck, they rarely all wait.
+        """Wait until a further run is needed to keep the models busy: all runs in progress wait for replies,
+        and some endpoint could take more requests. If this process is the bottleneck, the runs rarely all
+        wait at once.
         """
         while True:
             if not all(execution.is_waiting for execution in self._under_way):
@@ -498,8 +500,8 @@ def _left_behind(path: Path) -> bool:
 
 
 def begun(path: Path) -> bool:
-    """Whether a journal with a complete header exists. Raises `JournalError` if its header has another run id
-    than its name.
+    """Whether a journal with a complete header exists. Raises `JournalError` if the run id in the header is
+    not that in the file name.
     """
     try:
         with open_regular(path) as file:
