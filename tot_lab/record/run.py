@@ -530,7 +530,7 @@ class Run(RunMethods):
     def diagnostics(self) -> dict[str, int]:
         """Counts of losses and errors.
 
-        Unreadable replies, fallbacks, thoughts with an unreadable evaluation, failed thoughts, duplicates,
+        Unreadable replies, thoughts with an unreadable evaluation, failed thoughts, duplicates,
         replies cut off at `max_tokens`, replies whose reported usage cannot be true, failed calls, refused
         calls, and failed tool calls.
         """
@@ -540,7 +540,6 @@ class Run(RunMethods):
         failed = sum(map(is_admitted, errors))
         return {
             "unreadable_replies": sum(isinstance(e, Note) and e.name in UNREADABLE for e in self.events),
-            "fallbacks": sum(isinstance(e, Note) and e.fallback for e in self.events),
             "unreadable_thoughts": sum(node.unreadable for node in self.tree),
             "failed_thoughts": states["failed"],
             "duplicates": states["duplicate"],
