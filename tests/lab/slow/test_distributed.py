@@ -674,8 +674,10 @@ def test_a_cluster_that_lost_its_workers_is_told_of_and_waited_for(tmp_path):
         while not Path(end.log).exists():
             await asyncio.sleep(0.01)
         await asyncio.to_thread(cluster.scale, 0)
-        with pytest.warns(RuntimeWarning, match="Workers left: 0"):
-            await asyncio.sleep(2)
+        with pytest.warns(RuntimeWarning, match="Workers left: 0") as warned:
+            async with asyncio.timeout(60):
+                while not warned.list:
+                    await asyncio.sleep(0.1)
         await asyncio.to_thread(cluster.scale, 1)
         return await running
 
