@@ -123,7 +123,7 @@ def test_a_plan_that_cannot_be_carried_out_is_refused_by_the_step(steps, why):
         (think(toolArgs={"a": "{{from_step:s9}}"}), "s2: it depends on 's9'"),
         (think(dependsOn=["s7"]), "s2: it depends on 's7'"),
         (call(args={"a": [["{{from_step:s9}}"]]}), "s2: it depends on 's9'"),
-        (call(args={"a": "{{from_step:s1:whole}}"}), "s2: {{from_step:s1:whole}} is no reference"),
+        (call(args={"a": "{{from_step:s1:whole}}"}), "s2: {{from_step:s1:whole}} is malformed; write"),
         (think(dependsOn=["twice"]), "s2: it depends on 'twice', the name of several steps"),
     ],
 )

@@ -333,7 +333,11 @@ def _values(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str
 
 
 def _votes(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """Yield the votes on each level of a log as replies, if their unknown order does not matter."""
+    """Yield the votes among the thoughts of each depth as replies.
+
+    A log has only the number of votes of each thought. Depths at which the order of the votes could matter
+    are left out.
+    """
     levels: dict[int, list[Node]] = {}
     for node in run.tree:
         if node.by == "vote":

@@ -610,7 +610,11 @@ def events_df(run: Run) -> pandas.DataFrame:
 
 
 def _events(run: Run) -> Iterator[tuple[Line, Note]]:
-    """Yield the records of a run as `events_df` names them, and between them the notes that they imply."""
+    """Yield each record of a run with the note that `events_df` shows for it.
+
+    Notes that are not stored but follow from a record (see `SearchNotes`) come before it, on lines without a
+    position.
+    """
     node_of_call = {line.p: line.e.node for line in run.lines if isinstance(line.e, Call)}
     notes = SearchNotes()
     for line in run.lines:

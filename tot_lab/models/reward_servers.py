@@ -468,7 +468,7 @@ def each_of(entries: Any, name: str, count: int) -> list[Any]:
     for entry in entries:
         index = entry.get("index") if isinstance(entry, dict) and name in entry else None
         if type(index) is not int or not 0 <= index < count or index in found:
-            place = "index 0" if count == 1 else f"an index below {count} of its own"
+            place = "index 0" if count == 1 else f"an index from 0 to {count - 1} that no other entry has,"
             raise not_readable(f"expected an entry with {place} and {name}: got {entry!r:.100}")
         found[index] = entry[name]
     return [found[index] for index in range(count)]

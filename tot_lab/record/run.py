@@ -250,7 +250,9 @@ class Run(RunMethods):
 
     @cached_property
     def events(self) -> list[Record]:
-        """The canonical record: all records with a position, in the order of the program."""
+        """The records in the order of their positions, not of time, so that a replay has the same list.
+        Records without a position, such as notes that depend on timing, are left out.
+        """
         return canonical(self.lines)
 
     @cached_property
@@ -279,7 +281,7 @@ class Run(RunMethods):
         return self._ended.stop_reason if self._ended else None
 
     @property
-    def status(self) -> str | None:  # with `Literal`, Jedi 0.20 could not complete the class
+    def status(self) -> str | None:  # with `Literal[…]`, Jedi 0.20 offers no completions for `Run`
         """The outcome of a run that has ended, else `None`.
 
         `completed`: it ended by itself and has an answer. `partial`: a budget, a limit, a cancellation or

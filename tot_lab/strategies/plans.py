@@ -323,10 +323,11 @@ Named = Mapping[str, tuple[str, ...]]
 
 
 def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequence[int]]) -> Named:
-    """Map each name that a draft may give to a step to the ids of the steps it stands for.
+    """Map each name by which a draft may refer to a step to the ids of that step, several if it was split.
 
     Names are the ids of earlier steps and those written in the draft. A name of two different steps is
-    ambiguous. The position of a draft's step (`s4` or `4`) is a name too, unless it is taken.
+    ambiguous. Unless they are taken, `s4` and `4` are names too: of the fourth step, where the earlier steps
+    count and a split step counts once.
     """
     made = [tuple(f"s{number}" for number in several) for several in numbers]
     names: dict[str, tuple[str, ...]] = {id: (id,) for id in before}
@@ -582,7 +583,10 @@ def _reference(match: re.Match[str], name: str) -> tuple[str, str]:
     """
     id, colon, form = (part.strip() for part in match[1].partition(":"))
     if not id or (colon and form != "summary" and not _ITEM.fullmatch(form)):
-        raise ValueError(f"{name}: {match[0]} is no reference; write {{{{from_step:s1}}}} or …:summary}}}}")
+        raise ValueError(
+            f"{name}: {match[0]} is malformed; write {{{{from_step:s1}}}}, {{{{from_step:s1:summary}}}} or "
+            f"{{{{from_step:s1:item:1}}}}"
+        )
     return id, form
 
 

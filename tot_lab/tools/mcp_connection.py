@@ -154,7 +154,7 @@ class Connection:
         """Wait until the task of the connection ends. Cancel the task unless it is already closing."""
         if self._task is not None:
             if not self._closing.is_set():
-                self._scope.cancel()  # `self._task.cancel()` could interrupt the shutdown of a command
+                self._scope.cancel()  # cancelling the task could interrupt the shutdown of a server process
             await asyncio.wait([self._task])
             self._task.cancelled() or self._task.exception()  # marks the exception as retrieved
 

@@ -669,15 +669,17 @@ def test_a_cluster_that_lost_its_workers_is_told_of_and_waited_for(tmp_path):
     end = Logged(log=str(tmp_path / "log"), seconds=0.2)
     lab = tl.Lab(end, runs=None, cache=tmp_path / "calls")
 
+    async def warning(warned):
+        while not warned.list:
+            await asyncio.sleep(0.1)
+
     async def scaling(cluster, client):
         running = asyncio.create_task(lab.sweep(SETTINGS, TASKS, client=client))
         while not Path(end.log).exists():
             await asyncio.sleep(0.01)
         await asyncio.to_thread(cluster.scale, 0)
         with pytest.warns(RuntimeWarning, match="Workers left: 0") as warned:
-            async with asyncio.timeout(60):
-                while not warned.list:
-                    await asyncio.sleep(0.1)
+            await asyncio.wait_for(warning(warned), 60)
         await asyncio.to_thread(cluster.scale, 1)
         return await running
 

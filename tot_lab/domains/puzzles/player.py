@@ -171,7 +171,7 @@ class SimPuzzle(Player):
 
 
 def _families() -> tuple[type[PuzzleDomain], ...]:
-    """Return the puzzle domains of the registry, and those that were defined in this process."""
+    """Return all puzzle domains: built-in, installed (`gym/…`) and defined in this process."""
     for name in names("domains"):
         if name.startswith("gym/"):
             class_of(name, Domain)

@@ -109,8 +109,10 @@ class Evaluator(Part):
     def score_pick(
         self, sampler: Sampler, expansion: Expansion, candidates: Sequence[tuple[str, Path]]
     ) -> Procedure[list[Event]]:
-        """Score `candidates`, the id and the path of each new child. `expansion.node` is the parent of the
-        first."""
+        """Score the new children of all parents of a pick together.
+
+        `candidates` holds the id and the path of each child. `expansion.node` is the parent of the first.
+        """
         raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_pick`")
 
 
