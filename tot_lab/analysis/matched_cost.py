@@ -267,18 +267,18 @@ def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
 def _spent(run: Run, unit: Unit) -> list[float]:
     """Return how much of `unit` each call used, in canonical order."""
     lines = run.lines
+    calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
+    made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and is_admitted(line.e)]
+    made.sort(key=lambda pair: pair[0])
     if unit in Flops._fields:
-        by_call = flops_by_call(lines, run.params, run.header.unknown).values()
-        known = [amount for flops in by_call if (amount := getattr(flops, unit)) is not None]
-        if len(known) < len(by_call):
+        by_call = flops_by_call(lines, run.params, run.header.unknown)
+        amounts = [getattr(by_call[place], unit) if place in by_call else 0.0 for place, _ in made]
+        if None in amounts:
             raise ValueError(
                 "The FLOPs of some calls are unknown: their roles need params, as in "
                 'Lab(roles={"propose": {"params": 1.5e9}}), and their models must report token counts.'
             )
-        return known
-    calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
-    made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and is_admitted(line.e)]
-    made.sort(key=lambda pair: pair[0])
+        return amounts
     if unit == "calls":
         return [1.0] * len(made)
     if unit == "cost" and any(reply.cost is None and reply.error is None for _, reply in made):
