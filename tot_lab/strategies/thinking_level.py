@@ -359,7 +359,7 @@ class ThinkingManager:
                 unsure=self.state.unsure or state.unsure,
                 reflections=self.state.reflections + state.reflections - before.reflections,
             )
-        if self.state.reflections > before.reflections:  # a branch has reflected on the earlier errors
+        if self.state.reflections > before.reflections:  # a branch has dealt with the earlier errors
             errors = self.state.errors[len(before.errors) :]
             unsure = any(branch.state.unsure for branch in branches)
             self.state = self.state._replace(errors=errors, unsure=unsure)
