@@ -89,7 +89,8 @@ class Outcome(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """The outcome of one attempt at a step; see `Outcome`. `error` is "" if the attempt succeeded."""
+    """The outcome of one attempt at a step; see `Outcome`. `error` is "" if the attempt succeeded. A tool
+    call that failed has a `node` too."""
 
     node: str
     result: str

@@ -246,9 +246,9 @@ def rewritten(
 ) -> list[PlanStep]:
     """Replace open steps of a plan by the steps of `draft` with the same ids.
 
-    A draft step with an unknown id replaces the first failed step that the draft does not name. A draft step
-    with the id of a completed step is ignored. Failed steps that are not rewritten stay failed; skipped ones
-    are reopened.
+    Draft steps with unknown ids replace, in order, the failed steps that the draft does not name. A draft
+    step with the id of a completed step is ignored. Failed steps that are not rewritten stay failed; skipped
+    ones are reopened, unless a patch dropped them.
 
     Raises:
         ValueError: If no step of the draft can be used, or if a step depends on one that stays failed or

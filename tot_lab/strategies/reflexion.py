@@ -44,7 +44,8 @@ class Reflexion(Prompting):
     for each retry.
 
     The critic is satisfied if it states SATISFIED, with or without a colon. A negation or a condition (`never
-    SATISFIED`, `to be SATISFIED: …`) means that it is not (see `read_verdict`).
+    SATISFIED`, `to be SATISFIED: …`) means that it is not (see `read_verdict`). An attempt without an answer
+    never counts as satisfactory.
 
     The sampling settings are those of the critic. Attempt k runs at `at.k`. The answer is that of the last
     attempt that gave one. Its score is 1 if the critic was satisfied, 0 if not, and `None` if the critique
