@@ -57,7 +57,7 @@ MORE = ToolSpec(
         "required": ["result", "from"],
     },
 )
-"""The tool for reading the rest of a long result, which the loop itself carries out."""
+"""The tool for reading the rest of a long result. The loop itself answers its calls."""
 
 
 def names_of_tools(tools: Any) -> tuple[str, ...] | None:
@@ -137,8 +137,8 @@ class ToolLimits(Part):
     read the rest piece by piece with an additional tool named `more`."""
 
     transform_result: UserFunction | None = None
-    """A function `(tool, result) -> text` whose text the model is shown in place of a successful result, such
-    as the first rows of a table. It may be async. It runs as a recorded call with the purpose `transform`. If
+    """A function `(tool, result) -> text`. The model is shown its text, such as the first rows of a table, in
+    place of a successful result. It may be async. It runs as a recorded call with the purpose `transform`. If
     it fails, the result itself is shown. The record and the tool `more` have the whole result. `None` means
     the lab's function (`tl.Lab(transform_result=…)`), if it has one."""
 
@@ -238,7 +238,7 @@ class Acting(ToolLimits, Prompting):
         return AvailableTools(tools, denied, names_of(callable_here), [])
 
     def required(self, task: Task, available: AvailableTools, stated: Mapping[str, int]) -> dict[str, int]:
-        """Required calls by tool name: those `stated`, and one for each tool in `named`."""
+        """Numbers of required calls by tool name: as `stated`, else 1 for a tool that `named` returns."""
         return {**dict.fromkeys(self.named(task, available), 1), **stated}
 
     def named(self, task: Task, available: AvailableTools) -> list[str]:
@@ -289,6 +289,8 @@ class Acting(ToolLimits, Prompting):
         closing: bool = False,
     ) -> Procedure[Turn]:
         """Make one turn, and record it as child 0 of `at`.
+
+        A failed model call is recorded as a note instead. The returned turn then has an `error`.
 
         Args:
             known: The tools by every name, including those that are not `offered` in this turn; see
@@ -442,7 +444,8 @@ class Acting(ToolLimits, Prompting):
         return Observation(at, text, None, text)
 
     def _part(self, whole: str, number: int, start: int) -> str:
-        """The part of result `number` that the model is shown in one reply, from the character `start` on."""
+        """The part of result `number` that the model is shown at once: from the character `start` on, and how
+        to see the rest, if there is more."""
         end = start + self.max_result_characters
         if self.overflow == "cut":
             return shortened(whole, end)
@@ -466,8 +469,8 @@ class Acting(ToolLimits, Prompting):
     def _all_of(
         self, available: AvailableTools, branches: list[Procedure[Observation]]
     ) -> Procedure[list[Observation]]:
-        """Carry out the calls of a turn concurrently. Results are numbered in the order of the calls, not of
-        completion.
+        """Carry out the calls of a turn, concurrently if `parallel`. Results are numbered in the order of the
+        calls, not of completion.
         """
         observations = yield from gather(branches, at_most=0, at_once=None if self.parallel else 1)
         available.results.extend(seen.whole for seen in observations)
@@ -525,7 +528,7 @@ def _line(tool: ToolSpec) -> str:
 def _requested_part(results: Sequence[str], given: Mapping[str, Any]) -> tuple[int, int] | str:
     """The number of the result and the first character, or an error text."""
     number, start = given.get("result"), given.get("from")
-    if type(number) is not int or type(start) is not int:  # JSON's true is an int here too
+    if type(number) is not int or type(start) is not int:  # `isinstance` would accept true
         return 'it takes {"result": <its number>, "from": <the character to begin at>}'
     if not 1 <= number <= len(results):
         return f"there is no such result; so far there are {len(results)}, the first being 1"

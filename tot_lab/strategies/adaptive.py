@@ -4,8 +4,8 @@
     delegate  to the strategy of that kind
     fall back to the default strategy after a partial result
 
-Every choice is recorded: a note names the choice and its reason, and a second note says that the fallback
-ran.
+Every choice is recorded in a note with its reason. If the default strategy runs after a partial result, a
+second note says so.
 """
 
 from __future__ import annotations
@@ -288,7 +288,8 @@ class Adaptive(Prompting):
         return None if found is None else Choice(self._of(found.kind), found.kind, "rule", found.why)
 
     def _ask_model(self, task: Task, at: str) -> Procedure[Choice | str]:
-        """The choice made by the model, or the error of a call refused by a budget or a cancellation."""
+        """The choice that the model's reply makes, or `default` if it makes none. A call that a budget or a
+        cancellation refused gives its error instead."""
         listed = "\n".join(f"{kind}: {what}" for kind, what in KINDS.items())
         prompt = (
             f"A task for somebody else:\n<task>\n{task.task_prompt(False)}\n</task>\n\n"
@@ -310,7 +311,8 @@ class Adaptive(Prompting):
         )
 
     def _names(self) -> dict[str, Choice]:
-        """The choice for each name in a reply: a kind of task, or a strategy by any of its names."""
+        """The choice for each name that a reply may state: a kind of task, or a strategy by any of its names
+        that no other strategy has."""
         kinds = {kind: Choice(self._of(kind), kind, "model", "the rules did not decide") for kind in KINDS}
         named = {choice.strategy: choice for choice in reversed(kinds.values())}
         names: dict[str, list[Choice]] = {}

@@ -87,7 +87,8 @@ def _event(record: dict[str, Any]) -> Thought | Scored | Decided:
 
 
 def all_but_the_root(id: str) -> Callable[[Thought | Scored], Thought | Scored | None]:
-    """An edit for `map_steps` that drops events about a strategy's own root, which is already recorded."""
+    """An edit for `map_steps` that drops a strategy's root thought `id` and the score by `root`, because that
+    thought is already recorded."""
 
     def kept(event: Thought | Scored) -> Thought | Scored | None:
         own_root = event.id == id and (isinstance(event, Thought) or event.by == "root")

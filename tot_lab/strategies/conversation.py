@@ -110,9 +110,9 @@ def _cut_off(text: str) -> bool:
 
 
 def read_arguments(text: str) -> dict[str, Any] | None:
-    """Read the arguments of a call: a JSON object, also malformed, with words around it, or encoded once more
-    as a string. Empty for an empty text and for `null`. `None` if no object could be read, if it was cut off,
-    or if there are several different ones.
+    """Read the arguments of a call: a JSON object, also malformed, with words around it, or encoded as a
+    string once or twice. An empty text and `null` give `{}`. `None` if no object could be read, if it was cut
+    off, or if there are several different ones.
     """
     if not text.strip():
         return {}
@@ -206,7 +206,8 @@ class Turn(NamedTuple):
     """One turn of a model.
 
     Attributes:
-        id: The id of its thought.
+        id: The id of its thought. A turn without a thought has the id of the thought that the call was made
+            for.
         text: The text of the reply.
         words: The text without the tool calls written in it.
         calls: The requested tool calls.
@@ -232,7 +233,8 @@ class Observation(NamedTuple):
     """The outcome of one tool call.
 
     Attributes:
-        id: The id of its thought.
+        id: The id of its thought. An observation without a thought has that of the thought that the call was
+            made for.
         text: The text that the model is shown.
         error: Why the call failed or was not carried out. `None` for a result.
         whole: The full text, of which `text` may be a part.

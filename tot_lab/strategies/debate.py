@@ -60,7 +60,8 @@ class Debate(Prompting):
     def _turn(
         self, at: str, number: int, speaker: _Speaker, speakers: Sequence[_Speaker]
     ) -> Procedure[_Speaker]:
-        """The turn of `speaker` in round `number`. The speaker is shown the last thoughts of the others."""
+        """Let `speaker` answer in round `number`. If it has answered before, it is shown the last thoughts of
+        the others. Returns the speaker with its new thought, or with the error of its call."""
         others = [other.last for other in speakers if other.last and other.number != speaker.number]
         messages = speaker.messages
         if speaker.last:

@@ -176,7 +176,7 @@ class DeepThink(Prompting):
         return sizes
 
     def _sizes(self) -> tuple[Sizes, dict[str, int]]:
-        """The size of the search, and the clamped settings with their values."""
+        """The size of the search, and the settings that were clamped, with the values used instead."""
         branches = _between(2, self.num_branches, _MAX_BRANCHES)
         sizes = Sizes(
             _between(1, self.max_iterations, _MAX_ITERATIONS),
@@ -431,7 +431,7 @@ class _Iterations:
     def _synthesised(
         self, number: int, solved: Sequence[ThoughtBranch], made: Convergence
     ) -> Procedure[IterationResult]:
-        """The synthesis of the ranked branches, as a thought."""
+        """Record the synthesis as a thought. Returns the result, still without `branches` and `beam`."""
         ideas = made.synthesis.taken
         places = match_all([branch.name for branch in solved], [idea.name for idea in ideas])
         taken = tuple(

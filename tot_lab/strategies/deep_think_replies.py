@@ -31,7 +31,8 @@ class ThoughtBranch(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         id: b0, b1, … in the order of the model's reply.
         confidence: The confidence stated by DEVELOP, 0 to 10. `None` if it could not be read.
-        score: The mean of the criteria, 0 to 10. `None` if none could be read.
+        score: The mean of the criteria, or the score for the whole if no criterion could be read, 0 to 10.
+            `None` if there is neither.
         assumed: Whether the confidence is a default, because the reply was truncated, or was not JSON and
             counts as the solution as a whole.
         truncated: Whether the reply was truncated, so that the solution may be incomplete.
@@ -168,7 +169,7 @@ class ReplyModel(BaseModel):
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
-        """Convert `value` from another accepted form to the requested one."""
+        """`value` in the requested form. Types that accept other forms override this."""
         return value
 
 
@@ -204,10 +205,7 @@ class Approaches(ReplyModel):
 
 
 class Development(ReplyModel):
-    """The reply to DEVELOP.
-
-    rescaled: how the confidence was rescaled, "" if it was not.
-    """
+    """The reply to DEVELOP."""
 
     plan: Text = Field("", description="the steps")
     execution: Text = Field("", description="the steps carried out")
@@ -218,6 +216,7 @@ class Development(ReplyModel):
     strengths: Texts = []
     weaknesses: Texts = []
     rescaled: SkipJsonSchema[str] = ""
+    """How the confidence was rescaled. "" if it was not."""
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
@@ -228,10 +227,7 @@ class Development(ReplyModel):
 
 
 class Evaluation(ReplyModel):
-    """How one solution was judged. Also accepted: the criteria under the key `scores`, or a single score.
-
-    named: all values that may name the solution, by key.
-    """
+    """How one solution was judged. Also accepted: the criteria under the key `scores`, or a single score."""
 
     name: Text = Field("", description="the name of the approach")
     correctness: OutOfTen = Field(None, description="0 to 10")
@@ -240,7 +236,10 @@ class Evaluation(ReplyModel):
     practicality: OutOfTen = Field(None, description="0 to 10")
     verdict: Text = Field("", description="one line")
     overall: SkipJsonSchema[OutOfTen] = None
+    """A score for the solution as a whole. It counts if no criterion could be read."""
+
     named: SkipJsonSchema[dict[str, Any]] = {}
+    """All values that may name the solution, by key."""
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
@@ -264,16 +263,14 @@ class Evaluation(ReplyModel):
 
 
 class Reflection(ReplyModel):
-    """The lessons of an iteration.
-
-    text: the whole reflection, if the model wrote it without fields.
-    """
+    """The lessons of an iteration."""
 
     patterns: Texts = Field([], description="what several solutions share")
     mistakes: Texts = Field([], description="what went wrong, and where")
     missed: Texts = Field([], description="what none of them saw")
     insights: Texts = Field([], description="what is now known of the task")
     text: SkipJsonSchema[Text] = Field("", exclude=True)
+    """The whole reflection, if the model wrote it without fields."""
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
@@ -303,16 +300,15 @@ class Synthesis(ReplyModel):
 
 
 class Judgement(ReplyModel):
-    """The judgement of the solutions in a reply to CONVERGE, with or without a synthesis.
-
-    rescaled: how the scores were rescaled, "" if they were not.
-    scale: a sentence that says what is uncertain about the scale of the scores, "" if nothing is.
-    """
+    """The judgement of the solutions in a reply to CONVERGE, with or without a synthesis."""
 
     evaluations: list[Evaluation] = Field([], json_schema_extra=_SEVERAL)
     reflection: Annotated[Reflection, BeforeValidator(_as_object)] = Reflection()
     rescaled: SkipJsonSchema[str] = ""
+    """How the scores were rescaled. "" if they were not."""
+
     scale: SkipJsonSchema[str] = ""
+    """A sentence that says what is uncertain about the scale of the scores. "" if nothing is."""
 
     @classmethod
     def _meant(cls, value: Any) -> Any:
@@ -351,13 +347,14 @@ _NUMBERS = (*CRITERIA, "overall", "confidence")
 
 
 def _out_of_ten(reply: dict[str, Any]) -> dict[str, Any]:
-    """A reply whose evaluations are in the requested form, with all numbers on the scale 0 to 10."""
+    """`reply` with its evaluations in the requested form and its numbers on the scale 0 to 10. Numbers whose
+    scale is not clear become `None`."""
     evaluations = []
     for named, one in judgements(reply.get("evaluations", reply.get("scores"))):
         made = Evaluation._meant(one if isinstance(one, dict) else {"score": one})
         evaluations.append(
             {**made, "confidence": None, "named": named}
-        )  # the confidence of the reply itself is about the synthesis
+        )  # only the confidence of the whole reply counts: it is about the synthesis
     scores, sure = _numbers(evaluations), _numbers([reply])
     numbers, scale = [*scores, *sure], ""
     most = _most(numbers if max(numbers, default=0) <= 1 else scores or sure)

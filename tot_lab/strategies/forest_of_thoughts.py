@@ -47,7 +47,7 @@ class ForestOfThoughts(Prompting):
     """Trees that grow at the same time. Larger batches are faster, and may grow trees that are not needed."""
 
     min_score: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """A tree whose answer has a lower score has no vote. Unless this is 0, nor has one without a score."""
+    """A tree whose answer has a lower score has no vote. An answer without a score counts as one with 0."""
 
     def think(self, task: Task, at: str = "0") -> Procedure[Answer]:
         yield Thought(at, parent_of(at), task.question)
@@ -85,7 +85,7 @@ class ForestOfThoughts(Prompting):
         self, task: Task, at: str, answers: Sequence[Answer], weights: Sequence[float]
     ) -> Procedure[Hashable | None]:
         """The key (`answer_key`) of the answer that the judge chooses. `None` if there are fewer than two
-        different answers with a vote, or if the judge's reply is not readable."""
+        different answers with a vote, if the judge's call fails, or if its reply is not readable."""
         texts: dict[Hashable, str] = {}
         for answer, weight in zip(answers, weights, strict=True):
             if weight:

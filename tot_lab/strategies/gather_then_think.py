@@ -74,8 +74,8 @@ class GatherThenThink(Prompting):
     gathered, and `think.nothing_gathered` that nothing was, with the gatherer's stop reason.
 
     The gatherer runs at `at.0`, research at `at.1`, the strategy at `at.2`; the answer and the stop reason
-    are those of the strategy. The sampling settings apply to classification and to extraction; extraction
-    uses the model of the gatherer's last call.
+    are those of the strategy. The sampling settings apply to the classification and to the calls that quote
+    from pages. The latter use the model of the gatherer's last call.
 
     References:
         Cogtrix, an assistant (github.com/NorthlandPositronics/Cogtrix), command `/think`.
@@ -116,7 +116,7 @@ class GatherThenThink(Prompting):
 
     def max_calls(self, task: Task) -> int | None:
         most = [self.strategy.max_calls(task)]
-        if self.gather:  # the lab's tools are not known before a run
+        if self.gather:  # assuming tools: those of the lab are known only in a run
             settled = categorise(task.question)
             categories = [settled.category] if settled else [*CATEGORIES, GENERAL]
             gathering = [
@@ -141,7 +141,8 @@ class GatherThenThink(Prompting):
         return found
 
     def _ask_model(self, task: Task, at: str) -> Procedure[Classified | str]:
-        """The category named by the model, or the error of a call refused by a budget or a cancellation."""
+        """The category that the model names, or `general` if it names none. A call that a budget or a
+        cancellation refused gives its error instead."""
         listed = "\n".join(f"{name}: {category.about}" for name, category in CATEGORIES.items())
         prompt = (
             f"A task for somebody else:\n<task>\n{task.task_prompt(False)}\n</task>\n\n"

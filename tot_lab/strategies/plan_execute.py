@@ -89,7 +89,8 @@ class Outcome(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """The outcome of one attempt at a step; see `Outcome`. `error` is "" if the attempt succeeded."""
+    """The outcome of one attempt at a step; see `Outcome`. `error` is "" if the attempt succeeded. A tool
+    call that failed has a `node` too."""
 
     node: str
     result: str
@@ -379,7 +380,7 @@ class _Work:
         error, was_called = "", False
         for number in range(self.by.step_retries + 1):
             yield Note("plan.step_started", step.node, _of(step, retries=number))
-            if step.error is not None:  # an invalid reference: retrying cannot help
+            if step.error is not None:  # the plan is at fault, as in an unknown tool: retrying cannot help
                 error = step.error
                 break
             try:
@@ -406,7 +407,7 @@ class _Work:
             if halts(error):
                 if step.type != "composite" or error == "cancelled":
                     return Outcome(step, halt=error)
-                break  # the next call shows whether only the step's own budget is used up
+                break  # it may have been the step's own budget; the next call shows whether the run's is left
         yield Decided(step.node, "failed", error)
         yield Note("plan.step_failed", step.node, _of(step, status="failed", error=error, retries=number))
         failed = step.changed(status="failed", error=error, retries=number)
@@ -559,7 +560,7 @@ class _Work:
     def _ask_planner(
         self, kind: str, read: Callable[[PlanDraft], list[PlanStep]], *parts: str
     ) -> Procedure[tuple[list[PlanStep] | None, str]]:
-        """The steps that the model writes, or the stop reason if no reply could be used."""
+        """The steps that the model writes. If no reply could be used, `None` and the stop reason."""
         prompt = "\n\n".join(filter(None, [self.task.task_prompt(True), *parts, self._rules()]))
         sound: TypeAdapter[Any] = TypeAdapter(Annotated[PlanDraft, AfterValidator(read)])
         sample_index = self._rewrites * calls_per_ask(

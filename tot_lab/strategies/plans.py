@@ -246,9 +246,9 @@ def rewritten(
 ) -> list[PlanStep]:
     """Replace open steps of a plan by the steps of `draft` with the same ids.
 
-    A draft step with an unknown id replaces the first failed step that the draft does not name. A draft step
-    with the id of a completed step is ignored. Failed steps that are not rewritten stay failed; skipped ones
-    are reopened.
+    Draft steps with unknown ids replace, in order, the failed steps that the draft does not name. A draft
+    step with the id of a completed step is ignored. Failed steps that are not rewritten stay failed; skipped
+    ones are reopened, unless a patch dropped them.
 
     Raises:
         ValueError: If no step of the draft can be used, or if a step depends on one that stays failed or
@@ -342,7 +342,7 @@ def _names(before: Sequence[str], written: Sequence[str], numbers: Sequence[Sequ
 
 
 def reopened(step: PlanStep) -> PlanStep:
-    """The step as pending, if it was skipped and not dropped."""
+    """`step` as pending if it was skipped and not dropped, otherwise unchanged."""
     open_again = step.status == "skipped" and step.error != DROPPED
     return step.changed(status="pending", error=None) if open_again else step
 
@@ -388,7 +388,7 @@ def further_calls(
 def added_calls(
     steps: Sequence[PlanStep], name: str, count: int, arguments: Mapping[str, str]
 ) -> list[PlanStep]:
-    """Steps that call the tool `name` with these arguments."""
+    """`count` steps, numbered after `steps`, that each call the tool `name` with these arguments."""
     step = {"title": name, "type": "tool_call", "tool_name": name, "tool_args": dict(arguments)}
     return [PlanStep(**step, id=f"s{seq}", seq=seq) for seq in _next(steps, count)]
 
@@ -398,8 +398,8 @@ def _next(steps: Sequence[PlanStep], count: int) -> range:
 
 
 def calls_to_choose(steps: Sequence[PlanStep], name: str, count: int, goal: str) -> list[PlanStep]:
-    """Composite steps, each for one call of the tool `name`, whose model chooses the arguments. The model
-    sees the results of the analyses that do not depend on such a call.
+    """`count` composite steps, numbered after `steps`, each for one call of the tool `name`. Their model
+    chooses the arguments. It sees the results of the analyses that do not depend on a call of this tool.
     """
     calls = {step.id for step in steps if _called_alone(step) == name}
     known = [step.id for step in steps if step.type == "analysis" and not calls & {*step.depends_on}]
@@ -418,8 +418,9 @@ def calls_to_choose(steps: Sequence[PlanStep], name: str, count: int, goal: str)
 
 
 def inserted(steps: Sequence[PlanStep], added: Sequence[PlanStep]) -> list[PlanStep]:
-    """Insert `added` before the first step that uses a result of the same tool. That step, and all later ones
-    that use such a result, then depend on `added` as well. Steps are numbered anew.
+    """Insert each step of `added` before the first step that uses a result of the same tool, or at the end if
+    there is none. That step, and all later ones that use such a result, then depend on the inserted step as
+    well. Steps are numbered anew.
     """
     made = list(steps)
     for step in added:
@@ -616,7 +617,8 @@ def filled_in(value: Any, step: PlanStep, steps: Mapping[str, PlanStep]) -> Any:
     """Replace each reference in a text or in nested arguments by the result it names.
 
     Raises:
-        ValueError: For a reference to the step itself, to an unknown step, or to one that is not completed.
+        ValueError: For a malformed reference, or one to the step itself, to an unknown step, to a step that
+            is not completed, or to an item that its result does not have.
     """
 
     def result(match: re.Match[str]) -> str:

@@ -177,10 +177,11 @@ def mini_crossword(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     is the deepest state, whatever its verdict.
 
     Differences from the paper: the three words of a state are judged together; in the original, each is
-    judged when its turn comes. A search that reaches 100 states has therefore judged some of them early. This
-    applies to seven in ten published GPT-4 searches, to at most nine states each, and changes no answer. A
-    state with an unreadable verdict is not entered; in the original it is, unless another clue is impossible.
-    No word is proposed for a clue that its crossings have filled; in the original that adds a state.
+    judged when its turn comes. When a search ends at 100 states, it has therefore judged some that the
+    original would judge later. This applies to seven in ten published GPT-4 searches, to at most nine states
+    each, and changes no answer. A state with an unreadable verdict is not entered; in the original it is,
+    unless another clue is impossible. No word is proposed for a clue that its crossings have filled; in the
+    original that adds a state.
 
     References:
         Yao et al. 2023, section 4.3, and its published code.

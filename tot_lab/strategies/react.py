@@ -195,7 +195,8 @@ class ReAct(Acting):
         self, available: AvailableTools, required: Mapping[str, int], caps: Mapping[str, int]
     ) -> dict[str, int]:
         """The most calls by tool name: `caps` and, in parallel mode, `SPARE` more than required for tools
-        that are not in `caps`. Output tools have no limit."""
+        that are not in `caps`. Output tools have no limit. Raises ValueError if `caps` names an output tool
+        or one that cannot be called."""
         for name in caps:
             if name not in available.tools:
                 there = ", ".join(available.tools) or "none"
@@ -298,7 +299,8 @@ class _Progress:
         }
 
     def failed(self, left: int) -> list[str]:
-        """The required tools that can no longer give their results within the `left` turns."""
+        """The required tools that still lack results and are blocked or, with no turn `left`, had a call that
+        gave none."""
         return [
             name
             for name in self.missing()
@@ -413,7 +415,8 @@ def _final(task: Task, turn: Turn, missing: Mapping[str, int]) -> tuple[str | No
         missing: Results that were still required before the turn.
 
     Returns:
-        The answer, and why it is rejected; `None` for either.
+        The answer (`None` if the turn states none), and why the final answer is rejected (`None` if it is
+        not).
     """
     call = next((call for call in turn.calls if call.name == FINAL.name), None)
     if call is None:

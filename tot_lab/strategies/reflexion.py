@@ -4,8 +4,8 @@
     critique   the model says SATISFIED or UNSATISFIED, and what to do differently
     stop       satisfied, stagnated (the critique repeats itself), or no retry left
 
-Lessons are passed on in the task's context, which every domain's prompts show. Any strategy can therefore be
-wrapped, and a lesson is a thought that a person can edit.
+Lessons are passed on in the task's context. Every domain's prompts show it, so any strategy can be wrapped.
+Each critique is recorded as a thought, so that a person can edit it.
 
 References:
     Shinn et al. 2023, Reflexion, arXiv:2303.11366.
@@ -44,7 +44,8 @@ class Reflexion(Prompting):
     for each retry.
 
     The critic is satisfied if it states SATISFIED, with or without a colon. A negation or a condition (`never
-    SATISFIED`, `to be SATISFIED: …`) means that it is not (see `read_verdict`).
+    SATISFIED`, `to be SATISFIED: …`) means that it is not (see `read_verdict`). An attempt without an answer
+    never counts as satisfactory.
 
     The sampling settings are those of the critic. Attempt k runs at `at.k`. The answer is that of the last
     attempt that gave one. Its score is 1 if the critic was satisfied, 0 if not, and `None` if the critique
@@ -202,7 +203,7 @@ class _ThoughtCollector:
         return [text for text in texts if text != question]
 
     def free_child(self, root: str) -> str:
-        """The first unused id below `root`."""
+        """The id of a new child of `root`, numbered after all others."""
         taken = [thought.id.rpartition(".")[2] for thought in self.thoughts if thought.parent == root]
         return f"{root}.{max(map(int, taken), default=-1) + 1}"
 

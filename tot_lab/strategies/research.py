@@ -107,7 +107,7 @@ class ResearchDelegate(PydanticModel):
         return max(1, int(self.cap_ratio * (self.context_window or UNKNOWN_WINDOW)))
 
     def for_task(self, task: Task) -> Self:
-        """These settings with a context window: their own, or that of the model of `task`."""
+        """These settings with a context window: their own, or that of the model of `task`, or 8,192."""
         window = self.context_window or task.context_window or UNKNOWN_WINDOW
         return self.model_copy(update={"context_window": window})
 
@@ -152,7 +152,7 @@ class ResearchDelegate(PydanticModel):
 
 
 class Page(NamedTuple):
-    """The prompt text for one page, and the error if it could not be read."""
+    """The prompt text for one page, and why the page could not be read (`None` if it was)."""
 
     summary: str
     error: str | None

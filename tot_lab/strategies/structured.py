@@ -217,7 +217,7 @@ class _Form:
         for found in islice(find_json(split_thinking(text)[1]), _CANDIDATES):
             try:
                 return _Value(self._validated(found.value), found.repaired)
-            except ValueError as error:  # pydantic's too
+            except ValueError as error:  # or pydantic's ValidationError, its subclass
                 if found.end - found.start > longest:
                     longest, problem = found.end - found.start, _in_words(error)
         return readable(problem)

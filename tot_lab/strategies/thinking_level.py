@@ -236,13 +236,13 @@ class ThinkingManager:
         self.state = self.state._replace(turns=self.state.turns + 1)
 
     def saw_reply(self, text: str) -> None:
-        """Process a reply and the confidence that it states."""
+        """Remember whether a reply states a confidence below `UNSURE`."""
         confidence = read_confidence(text)
         if confidence is not None and confidence < UNSURE:
             self.state = self.state._replace(unsure=True)
 
     def saw_tool(self, name: str, reply: Reply) -> None:
-        """Process the result or the error of a tool."""
+        """Count a tool call, and keep its result or error for the next reflection."""
         result = _cut(f"{name} → {reply.text}" if reply.error is None else f"{name} failed: {reply.error}")
         errors = self.state.errors if reply.error is None else (*self.state.errors, result)
         self.state = self.state._replace(
@@ -359,7 +359,7 @@ class ThinkingManager:
                 unsure=self.state.unsure or state.unsure,
                 reflections=self.state.reflections + state.reflections - before.reflections,
             )
-        if self.state.reflections > before.reflections:  # a branch has reflected on the earlier errors
+        if self.state.reflections > before.reflections:  # a branch has dealt with the earlier errors
             errors = self.state.errors[len(before.errors) :]
             unsure = any(branch.state.unsure for branch in branches)
             self.state = self.state._replace(errors=errors, unsure=unsure)

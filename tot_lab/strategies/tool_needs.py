@@ -59,7 +59,7 @@ class ToolNeeds(NamedTuple):
 
 
 def classify_tools(strategy: Acting, task: Task, available: AvailableTools, at: str) -> Procedure[ToolNeeds]:
-    """Ask which of the tools `task` needs. Makes 1 call."""
+    """Ask which of the tools `task` needs. Makes 1 call. Without a readable reply, no tool is needed."""
     prompt = (
         f"A task for somebody who has tools:\n<task>\n{task.task_prompt(False)}\n</task>\n\n"
         f"The tools:\n{available.listed()}\n\n"

@@ -142,7 +142,8 @@ class Continue(Sample):
             if self.tokens_per_step is not None:  # a step of line breaks alone is continued, too
                 return text or None, "open"
             return step if not is_empty else None, "cut"
-        tells = reply.ended if self._stops(len(path)) else True  # else the model itself ended it
+        # Without stop sequences, only the model can have ended the reply.
+        tells = reply.ended if self._stops(len(path)) else True
         ends = is_whole and reply.finish_reason in (None, "stop") and (tells or (tells is None and is_empty))
         if is_empty and not (ends and path and task.domain.is_text):
             return None, ""

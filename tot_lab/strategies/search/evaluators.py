@@ -111,7 +111,7 @@ class Evaluator(Part):
     ) -> Procedure[list[Event]]:
         """Score the new children of all parents of a pick together.
 
-        `candidates` holds the id and the path of each child. `expansion.node` is the parent of the first.
+        `candidates` holds the id and the path of each child. `expansion.node` is the parent of the first one.
         """
         raise NotImplementedError(f"the evaluator {self.kind!r} does not define `score_pick`")
 
@@ -446,8 +446,8 @@ class BatchEvaluator(FunctionEvaluator):
 
     `paths` are in the order of the children's ids. The function runs as one recorded call with the purpose
     `evaluate`. `TreeOfThoughts(evaluate=function)` makes a `BatchEvaluator` if the function has a parameter
-    named `paths`. It may be async. Functions that are not async run in one thread, one at a time in all runs
-    of the process, so that the event loop is not blocked and a model needs no lock.
+    named `paths`. The function may be async. Functions that are not async run in one thread, one at a time in
+    all runs of the process, so that the event loop is not blocked and a model needs no lock.
     """
 
     compares: ClassVar[Literal["nothing", "reply", "siblings", "pick"]] = "pick"

@@ -36,7 +36,8 @@ class Trajectories(Statistics):
         self.rewards: dict[str, float] = {}
 
     def reward(self, id: str, reward: float) -> None:
-        """Add a reward to all thoughts of a trajectory, whose visits were counted on the way down."""
+        """Add a reward to the totals of all thoughts on the path to `id`. Their visits were counted by the
+        descent."""
         for node in self.state.tree.path(id):
             self.totals[node.id] = self.totals.get(node.id, 0.0) + reward
 

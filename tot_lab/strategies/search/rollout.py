@@ -122,7 +122,8 @@ class Rollout(Evaluator):
     ) -> Procedure[tuple[tuple[str, ...], str]]:
         """The path that a continuation reaches, or `()` and the error of a failed call ("" if a reply was
         unreadable)."""
-        sampler = sampler._replace(samples=SampleCounter(by_thought=True))  # indices by thought, not prompt
+        # Each continuation numbers its calls anew. `resample` tells the calls of different ones apart.
+        sampler = sampler._replace(samples=SampleCounter(by_thought=True))
         path, end = [*path], sampler.end
         for _ in range(self.depth or 1):
             if _is_finished(sampler.task, path, end):

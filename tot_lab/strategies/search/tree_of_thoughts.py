@@ -245,8 +245,8 @@ class _Run:
         return self._why_empty()
 
     def _next(self, searching: Searching, children: list[str] | None) -> Procedure[Pick | None]:
-        """The next pick of the search, `None` if it has ended. Calls and events of the search go to the
-        driver.
+        """The next pick of the search, `None` if it has ended. Calls and events that the search yields are
+        passed on.
 
         Thoughts that a person has pruned are removed from the pick. If none remain, the search receives an
         empty list of children and picks again.
@@ -419,7 +419,8 @@ class _Run:
 
     def _settle(self, fresh: Sequence[str]) -> Procedure[list[str]]:
         """Prune thoughts below `stop.min_score`, merge those that reach a known state, and close those that
-        are finished or at the depth limit. Returns the ids neither failed, duplicate, pruned nor merged."""
+        are finished or at the depth limit. Returns the ids of thoughts that remain:
+        neither failed, duplicate, pruned nor merged."""
         eligible: list[str] = []
         nodes, domain = self.tree.nodes, self.task.domain
         for id in fresh:
