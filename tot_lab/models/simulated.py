@@ -23,7 +23,7 @@ from tot_lab.core.parts import Part
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 
-JUDGING = (  # the prompts for judgements, which all domains share, by their closing words
+JUDGING = (  # judgements, each with words at the end of its prompt in every domain
     ("vote", re.compile(r"best: N\b")),
     ("joint", re.compile(r"JSON array of the \d+ scores", re.I)),
     ("judge", re.compile(r"one word, yes or no", re.I)),

@@ -50,7 +50,7 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
             result. A `PuzzleDomain` also fails if `read_puzzle` raises an error for a text without a puzzle,
             `read_moves` does not return the move that `write` wrote, a step is not legal, or moves that leave
             the puzzle unsolved are graded 1.
-        TypeError: If `task` is not a task.
+        TypeError: If `task` is not a task, or `steps` is a string.
 
     Warns:
         UserWarning: If the name of a method is nearly that of a method which domains may override, or a

@@ -46,7 +46,9 @@ class InvalidArgument(ValueError):
 
 @contextmanager
 def argument_errors(what: str = "") -> Iterator[None]:
-    """Convert errors raised in the block into a one-line `InvalidArgument` that begins with `what`."""
+    """Convert a `ValueError`, `TypeError` or `NotImplementedError` of the block into an `InvalidArgument`.
+    Its message is one line and begins with `what`. An `InvalidArgument` of the block is not changed.
+    """
     try:
         yield
     except InvalidArgument:
