@@ -94,7 +94,7 @@ class RunSpans:
     Args:
         header: The header of the run.
         secrets: Texts that no span may contain, the longest first.
-        run: The run, if it has ended. `None` means a run made of the records. Its grade becomes a score.
+        run: The run, if it has ended. `None` means a run made of the records. The grade becomes a score.
     """
 
     def __init__(self, header: Header, secrets: Sequence[str], run: Run | None = None) -> None:

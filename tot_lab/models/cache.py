@@ -136,7 +136,9 @@ class Cache:
             yield stored_in(key, data).reply
 
     def held(self, keys: Collection[str]) -> Collection[str]:
-        """Return those of `keys` that may have an entry: all of several stores or of an exported file."""
+        """Return those of `keys` that may have an entry. Only a folder with a single store is searched; for
+        any other cache, all of `keys` are returned.
+        """
         return keys if self.newest is None or len(self.stores) > 1 else self.newest.held(keys)
 
     async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | None:

@@ -167,7 +167,10 @@ class _DomainTrial:
     def expect(
         self, method: str, what: str, accepted: Callable[[Any], bool], wanted: str, *given: Any
     ) -> Any:
-        """Call a method and check its result. `wanted` describes accepted results in the error."""
+        """Call a method, check its result, and return it. `wanted` describes accepted results in the error.
+
+        Returns `None` if the domain does not provide the method.
+        """
         result = self.call(method, what, *given)
         provided = result is not NotImplemented
         expect(

@@ -199,7 +199,7 @@ def add_offers(parser: Any) -> None:
 
 
 def _group_by_name(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Group the words: each name with the settings that follow it."""
+    """Group the words: each name with the settings after it. Settings before the first name are dropped."""
     groups: list[tuple[str, list[str]]] = []
     for word in words:
         if "=" not in word:

@@ -187,8 +187,8 @@ def _usage_of(responses: Sequence[Any]) -> Any:
 
 
 def _processing_of(usage: Any) -> Processing:
-    """Return the number of cached tokens that the provider reports. litellm has it under this name for all
-    providers, although Anthropic calls it `cache_read_input_tokens`.
+    """Return the number of cached tokens that the provider reports. litellm calls it `cached_tokens` for
+    all providers, including Anthropic, which calls it `cache_read_input_tokens`.
     """
     cached = getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None)
     return Processing(cached_in(cached, getattr(usage, "prompt_tokens", None)))
