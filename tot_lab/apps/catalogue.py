@@ -18,7 +18,7 @@ from tot_lab.strategies.search import AnswerRule, Evaluator, Proposer, Search, S
 
 MAX_CALLS = 10_000
 """Limit on the model calls of a search with changed settings. If the unchanged strategy can make more calls,
-the maximum of the unchanged strategy is the limit.
+its maximum is the limit. If the unchanged strategy has no maximum, there is no limit.
 """
 
 

@@ -177,7 +177,7 @@ def outcome(search: Search) -> Run:
     """Return the run of `search`, which has ended.
 
     Raises:
-        ApiError: If the search was cancelled, failed, or found no answer.
+        ApiError: If the search was cancelled, failed, found no answer, or was stopped by the spending limit.
     """
     if search.task.cancelled():
         raise stopping()

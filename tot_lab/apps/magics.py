@@ -289,7 +289,9 @@ _ASKED = re.compile(r"(\s*(?:[\w.]+\s*=\s*)?)%think\s+(\S.*\?)\s*")
 
 
 def keep_question_marks(lines: list[str]) -> list[str]:
-    """Replace each line `%think … ?` by a call of the magic. IPython reads a final `?` as a help request."""
+    """Replace each line `%think … ?` by a call of the magic, since IPython reads a final `?` as a request for
+    help.
+    """
     marked = {row: found for row, line in enumerate(lines, 1) if (found := _ASKED.fullmatch(line))}
     if not marked or lines[0].startswith("%%"):
         return lines

@@ -158,7 +158,8 @@ class Searches:
         Raises:
             LookupError: The catalogue has no such strategy.
             ValueError: The question, a setting or a limit is invalid.
-            RuntimeError: `at_once` searches are running, or the run failed.
+            RuntimeError: `at_once` searches are running, the run failed, or the domain lacks what the
+                strategy needs.
         """
         task = self.make_task(question)
         strategy = self.catalogue.changed(name, equipped := self.lab.runner.equipped(task), settings)

@@ -191,7 +191,7 @@ class Server:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Answer a request with a search."""
-        if request.content_type != "application/json":  # other types need no CORS preflight
+        if request.content_type != "application/json":  # a page of any site could send another
             message = f"Content-Type must be application/json: got {request.content_type!r}."
             raise ApiError(415, message)
         asked = Request.read(await request.read())
@@ -223,8 +223,8 @@ class Server:
     ) -> web.StreamResponse:
         """Send thoughts as they are recorded, then the answer.
 
-        Nothing is sent before the first thought, or before `PAUSE` seconds without a record. Until then, an
-        error still determines the HTTP status.
+        Nothing is sent until the first thought is recorded or `PAUSE` seconds pass without a record. Until
+        then, an error still determines the HTTP status.
         """
         out = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no", **_HEADERS}

@@ -2,8 +2,9 @@
 
 A search runs while at least one client waits for its answer. When the last client disconnects, the search is
 cancelled, and its journal is kept. Equal requests are numbered 0, 1, and so on since the server started. The
-number is the repeat of the run, so that equal requests get independent samples. A request that the client's
-SDK marks as a retry is not numbered: it continues the newest equal run whose answer no client received.
+number is the repeat of the run, so that equal requests get independent samples. A request with a `seed` is
+not numbered: its seed is the repeat. A request that the client's SDK marks as a retry is not numbered either:
+it continues the newest equal run whose answer no client received.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Search:
         """The execution of the run. `None` before the run begins."""
         self.task: asyncio.Task[Run]
         self.is_answered = False
-        """Whether a client received the result, or a later search continues the journal."""
+        """Whether `_settle` need not keep the journal for a retry: a client received the result, a later
+        search continues the journal, a retry would end in the same way, or the journal is kept already.
+        """
         self.followers: set[asyncio.Event] = set()
 
     @property
@@ -112,7 +115,7 @@ class Searches:
         self._is_stopping = False
 
     async def start(self) -> None:
-        """Open the lab, and find interrupted runs of an earlier server process, for retries."""
+        """Open the lab, and find the runs of an earlier server process that a retry can continue."""
         await self.lab.gateway.open()
         self.folder.mkdir(parents=True, exist_ok=True)
         since = time.time() - REMEMBERED

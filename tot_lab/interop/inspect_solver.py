@@ -270,7 +270,9 @@ class _Sample:
         return made
 
     def _taken(self, model: str, arguments: dict[str, Any]) -> tuple[Line | None, str | None]:
-        """Remove the first open call of the tool `model` with these arguments. Return its line and node.
+        """Remove the first open call of the tool `model` (`tool:NAME`) with these arguments. Return its line
+        and node.
+
         Returns `(None, None)` if there is no such call.
         """
         for key, line in self._open.items():

@@ -25,13 +25,14 @@ from tot_lab.record.logs.inspect_ai import grade_of
 
 _GRADERS = ("inspect_ai/model_graded_qa", "inspect_ai/model_graded_fact")
 _FORMS = ("{}", "ANSWER: {}")
-"""Templates that make an answer the model output that a scorer receives. Some scorers search the output for
+"""Templates of the model output that a scorer receives. The second is for scorers that search the output for
 `ANSWER:`.
 """
 
 
 class InspectTask(General):
-    """A sample of an Inspect task. `tl.tasks(inspect_task)` makes one such task per sample.
+    """The domain of one sample of an Inspect task. `tl.tasks(inspect_task)` makes a task in such a domain for
+    each sample.
 
     The scorer of the Inspect task grades the answer. If the sample has choices, the answer is the label of a
     choice. Otherwise it is a short answer, as in `General`.

@@ -69,7 +69,16 @@ class Span(NamedTuple):
 
 
 class Score(NamedTuple):
-    """A score of a span. `number` is its index among the scores of that span."""
+    """A score of a span.
+
+    Attributes:
+        span: The id of the span.
+        name: The evaluator (`Scored.by`), or `correctness` for the grade of the run.
+        score: The score. `None` if it was unreadable.
+        label: `correct` or `incorrect` for a grade, else `scored` or `unreadable`.
+        number: Its index among the scores of the span.
+        by_model: Whether a language model gave the score.
+    """
 
     span: bytes
     name: str
@@ -85,7 +94,7 @@ class RunSpans:
     Args:
         header: The header of the run.
         secrets: Texts that no span may contain, the longest first.
-        run: The run, if it has ended. Its grade becomes a score.
+        run: The run, if it has ended. `None` means a run made of the records. The grade becomes a score.
     """
 
     def __init__(self, header: Header, secrets: Sequence[str], run: Run | None = None) -> None:

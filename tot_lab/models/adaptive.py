@@ -19,7 +19,7 @@ allows a process.
 """
 
 SAMPLES = 16
-"""The least number of replies in a measurement. A measurement of a larger limit needs as many as that limit.
+"""The least number of replies in a measurement. A limit above this number needs as many replies as the limit.
 """
 
 TRIAL_SECONDS, HOLD_SECONDS = 0.2, 1.0

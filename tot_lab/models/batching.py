@@ -18,7 +18,7 @@ from tot_lab.models.stack import LATER, UNLISTED, Backend, Give, SampleCalls
 
 GATHERING = 0.005
 """Seconds for which the first call waits for others to merge with. It waits longer while each iteration of
-the event loop brings another one. The calls of one search step arrive together.
+the event loop brings another one. This is enough, since the calls of one search step arrive together.
 """
 
 MOST = 32
@@ -63,7 +63,8 @@ class Batch(Flight):
 
     def reply_to(self, observer: CallObserver) -> Reply:
         """Return the reply to the call of `observer`, and set `observer.paid` to a part of the amount paid
-        for the request, in proportion to the cost of each reply.
+        for the request, in proportion to the cost of that reply. If no reply has a cost, the first call is
+        charged for the whole request. `observer.paid` is left as it is if the amount is not known.
         """
         replies, place = self.replies(), self.sent[observer]
         if self.paid is not None:

@@ -136,12 +136,14 @@ class Cache:
             yield stored_in(key, data).reply
 
     def held(self, keys: Collection[str]) -> Collection[str]:
-        """Return those of `keys` that may have an entry: with several stores, all of `keys`."""
+        """Return those of `keys` that may have an entry. Only a folder with a single store is searched; for
+        any other cache, all of `keys` are returned.
+        """
         return keys if self.newest is None or len(self.stores) > 1 else self.newest.held(keys)
 
     async def find(self, key: str, weights: Weights = _UNKNOWN) -> Stored | None:
-        """Return the decoded entry of `stored`. Async, since in distributed sweeps another process looks it
-        up.
+        """Return the entry that `stored` finds, decoded, or `None`. Async, since in distributed sweeps
+        another process looks it up.
         """
         found = self.stored(key, weights)
         return found and found[1]
@@ -168,8 +170,9 @@ class Cache:
     async def keep(
         self, entries: Sequence[tuple[str, bytes]], weights: Weights = _UNKNOWN, *, replace: bool = False
     ) -> list[bool]:
-        """Store the bytes of entries, as `put` does, in one commit. If a store has a reply of other `weights`
-        under a key, the entry is written to another store.
+        """Store the bytes of entries as `put` does, and return for each whether it was stored. If a store
+        has a reply of other `weights` under a key, the entry is written to another store. The entries of one
+        store are written in one commit.
         """
         if self.newest is None:
             raise CacheError(f"{self.path}: this cache is read-only. Pass a folder that can be written.")
@@ -392,7 +395,9 @@ class StoreReplies:
         self.weights = weights
 
     async def answer(self, calls: Sequence[Call], observer: CallObserver) -> Sequence[Reply]:
-        """Return the replies that are in the cache from now on, and failed replies as they are."""
+        """Return the replies that are in the cache from now on, and failed replies as they are. If the cache
+        cannot be written, the replies of the model are returned with a warning.
+        """
         began = time.perf_counter()
         replies = list(await self.inner.answer(calls, observer))
         if any(reply.error is None for reply in replies):

@@ -201,7 +201,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _explain(endpoint: Endpoint, error: BaseException, facts: ServerFacts) -> str:
-    """Describe the failure of the first call, and how to fix it."""
+    """Describe the failure of the first request, and how to fix it if that is known."""
     why = _reason(error)
     if not isinstance(error, Failure):
         there = (
@@ -277,7 +277,8 @@ async def _speed(endpoint: Endpoint, problems: list[str], notes: _Notes) -> tupl
     If the server has fewer slots than `AT_ONCE`, calls queue, and their median time is longer than that of
     one call alone: about 2.5 times as long with one slot, and 1.5 times with two. The median ignores a single
     late call. If calls queue, they are made once more, and the better result counts. For a provider's own
-    service, only the speed is measured.
+    service, only the speed is measured, and the number of calls is `None`. If a call fails, a problem is
+    added, and the result is (`None`, 1).
     """
     slots = None
     try:
@@ -321,7 +322,9 @@ def _listed(models: Sequence[str]) -> str:
 
 
 def _window(endpoint: Endpoint, facts: ServerFacts) -> tuple[int | None, list[str]]:
-    """Return the usable context window, or `None` if it is unknown, and the problems with it."""
+    """Return the context window, and the problems with it. The window is the reported one, else the one that
+    is set or in litellm's table, else `None`.
+    """
     own = getattr(endpoint, "context_window", None)
     if own is None and not endpoint.uses_reported_window:
         hint = f", but the model accepts {facts.context_window}" if facts.context_window else ""

@@ -252,7 +252,7 @@ class _Server:
             return self._prefixes
 
     def _started(self, settings: dict[str, Any]) -> str:
-        """Start the process and return its address."""
+        """Start the process and return its address. Raises OSError if it cannot load the weights in time."""
         script = Path(__file__).with_name("llama_server.py")
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(

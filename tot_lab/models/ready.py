@@ -76,7 +76,9 @@ class Ready:
         return await self.inner.answer(calls, observer)
 
     async def _asked(self) -> dict[str, str]:
-        """Return what the server reports about itself. Concurrent calls share one request."""
+        """Return what the server reports about itself, or {} without an answer in `_ASKING` seconds.
+        Concurrent calls share one request.
+        """
         async with self._lock():
             if self._about is None:
                 about: dict[str, str] = {}

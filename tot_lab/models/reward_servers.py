@@ -340,7 +340,7 @@ class _TEI(RewardServer):
     _reports: ClassVar[Sequence[str]] = ("/info",)
 
     async def problem(self) -> str | None:
-        """Describe the problem if the server does not answer, or serves another model."""
+        """Return a message if the server does not answer or serves another model, else `None`."""
         try:
             status, page = await self.look("/info")
         except Failure as failure:

@@ -18,7 +18,7 @@ Weights = dict[str, str]
 """A server's report about its weights; see `chat/about.py`. {} means unknown, and agrees with any report."""
 
 PATIENCE = 2.0
-"""Seconds to wait for the report of a server. Without it, the last report stays in use."""
+"""Seconds to wait for the report of a server. If none arrives, the last report stays in use."""
 
 INTERVAL = 30.0
 """Seconds after which a report is requested again, since the server may have been restarted."""

@@ -23,7 +23,7 @@ from tot_lab.core.parts import Part
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 
-JUDGING = (  # the prompts for judgements, which all domains share, by their closing words
+JUDGING = (  # kinds of judgements, each with the words that end its prompts in every domain
     ("vote", re.compile(r"best: N\b")),
     ("joint", re.compile(r"JSON array of the \d+ scores", re.I)),
     ("judge", re.compile(r"one word, yes or no", re.I)),

@@ -4,7 +4,7 @@
     SingleFlight   merges equal calls in flight, unless the mode is `off`       flight.py
     Batched        merges samples or short judgements into one request          batching.py
     StoreReplies   stores replies on disk before they are used                  cache.py
-    Condensed      drops log-probabilities that no call asks for           condensing.py
+    Condensed      drops log-probabilities that no call asks for                condensing.py
     Ready          loads the endpoint outside the timeout of a call             ready.py
     Warmed         lets the first of several calls fill a prompt cache          warming.py
     Spending       keeps real spending within a limit                           spending.py
@@ -389,7 +389,9 @@ class Endpoint(Part):
         """
 
     def priced(self, reply: Reply) -> Reply:
-        """Return a stored reply. If its cost is unknown and the price is set, add the cost of its tokens."""
+        """Return a stored reply of unknown cost, with the cost of its tokens if the endpoint has a price. The
+        base class has none.
+        """
         return reply
 
     @abstractmethod

@@ -66,8 +66,9 @@ class _PlainDisk(diskcache.Disk):  # type: ignore[misc]  # diskcache has no type
 
 
 class _Database(diskcache.Cache):  # type: ignore[misc]
-    """A diskcache that finds an entry with one SQL statement and adds many with two. At each statement, the
-    writing thread and the event loop hand over the interpreter lock, which takes longer than the statement.
+    """A diskcache that finds an entry with one SQL statement and adds many with two. Few statements save
+    time: at each, the writing thread and the event loop hand over the interpreter lock, which takes longer
+    than the statement.
     """
 
     def find(self, key: str) -> bytes | None:
@@ -312,7 +313,7 @@ class Store:
                 self.folder.chmod(0o700)
             _expect_contents(self.folder / "cache.db")
             self._disk: Any = _Database(str(self.folder), timeout=60, disk=_PlainDisk, **_SETTINGS)
-            self._disk.close()  # closes the connection of this thread, which may only open the cache
+            self._disk.close()  # closes the connection of this thread, which may never use it again
         except (sqlite3.OperationalError, OSError) as error:  # such as a full disk or a read-only folder
             self._disk = self._to_read(error)
         except (*_DAMAGE, diskcache.Timeout) as error:

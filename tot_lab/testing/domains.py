@@ -50,7 +50,7 @@ def check_domain(task: Task, steps: Sequence[str] = ()) -> list[Seen]:
             result. A `PuzzleDomain` also fails if `read_puzzle` raises an error for a text without a puzzle,
             `read_moves` does not return the move that `write` wrote, a step is not legal, or moves that leave
             the puzzle unsolved are graded 1.
-        TypeError: If `task` is not a task.
+        TypeError: If `task` is not a task, or `steps` is a string.
 
     Warns:
         UserWarning: If the name of a method is nearly that of a method which domains may override, or a
@@ -167,7 +167,10 @@ class _DomainTrial:
     def expect(
         self, method: str, what: str, accepted: Callable[[Any], bool], wanted: str, *given: Any
     ) -> Any:
-        """Call a method and check its result. `wanted` describes accepted results in the error."""
+        """Call a method, check its result, and return it. `wanted` describes accepted results in the error.
+
+        Returns `None` if the domain does not provide the method.
+        """
         result = self.call(method, what, *given)
         provided = result is not NotImplemented
         expect(

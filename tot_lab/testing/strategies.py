@@ -290,7 +290,7 @@ def _runs_at(trial: Trial, alone: Run, number: int) -> None:
 
 def keeps_its_budget(trial: Trial) -> None:
     """A cap on calls is never exceeded, and always refuses the same calls. A run with a refused call ends
-    with `budget:calls` or `solved`.
+    with `budget:calls` or `solved`, unless the strategy reads the budget.
     """
     whole = trial.run()
     calls = whole.usage.calls

@@ -59,7 +59,7 @@ None needs a key or a network. All commands: tot-lab --help"""
 
 class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
-        return Coloured(super().format_help())  # since Python 3.14, argparse colours it
+        return Coloured(super().format_help())  # not escaped: since Python 3.14, argparse colours it
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._subparsers is None:

@@ -46,7 +46,9 @@ class InvalidArgument(ValueError):
 
 @contextmanager
 def argument_errors(what: str = "") -> Iterator[None]:
-    """Convert errors raised in the block into a one-line `InvalidArgument` that begins with `what`."""
+    """Convert a `ValueError`, `TypeError` or `NotImplementedError` of the block into an `InvalidArgument`.
+    Its message is one line and begins with `what`. An `InvalidArgument` of the block is not changed.
+    """
     try:
         yield
     except InvalidArgument:
@@ -197,7 +199,7 @@ def add_offers(parser: Any) -> None:
 
 
 def _group_by_name(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Group the words: each name with the settings that follow it."""
+    """Group the words: each name with the settings after it. Settings before the first name are dropped."""
     groups: list[tuple[str, list[str]]] = []
     for word in words:
         if "=" not in word:

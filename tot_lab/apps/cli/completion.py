@@ -21,7 +21,7 @@ def complete(parser: argparse.ArgumentParser) -> None:
         return
     import argcomplete  # noqa: PLC0415
 
-    words: Any = _Words()  # no subclass of argcomplete's completer, which is imported only here
+    words: Any = _Words()  # no subclass of argcomplete's completer, so that argcomplete is imported only here
     argcomplete.autocomplete(parser, default_completer=words, always_complete_options="long")
 
 

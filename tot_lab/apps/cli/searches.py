@@ -277,7 +277,7 @@ def _sweep(args: argparse.Namespace) -> int:
     if interrupted:
         return 130
     if args.out is not None:
-        print(f"table:    {write(sweep, args.out)}")  # `print(sweep)` has already shown the warnings
+        print(f"table:    {write(sweep, args.out)}")  # `save` would repeat the warning of `print`
     return int(failed == len(sweep.cells) or bool(sweep.in_memory))
 
 

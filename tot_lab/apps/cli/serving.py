@@ -3,8 +3,9 @@
 `serve` starts a server with OpenAI's API, whose models are strategies. `mcp` offers searches and runs by the
 Model Context Protocol: over HTTP, or through stdin and stdout, to which nothing else is then written.
 
-A server listens only on this machine unless `--host` is given. For another host, clients need a token: the
-value of the environment variable `TOT_LAB_TOKEN`, or a new token, which is printed once.
+A server listens only on this machine unless `--host` is given. If the environment variable `TOT_LAB_TOKEN`
+is set, clients need its value as a token. For another host without this variable, they need a new token,
+which is printed once.
 """
 
 from __future__ import annotations

@@ -74,8 +74,9 @@ def count_in(page: Any, name: str) -> int | None:
 
 
 def root_in(page: Any, model: str) -> Facts:
-    """Return the fact `model`, the weights that vLLM's list of models names for the alias `model`, or {} if
-    `model` is no alias."""
+    """Return the weights that vLLM's list of models names for the alias `model`, as the fact `model`. {} if
+    the name is no alias.
+    """
     root = next((entry.get("root") for entry in entries_in(page) if entry.get("id") == model), None)
     return {"model": _last_part(root)} if isinstance(root, str) and root != model else {}
 

@@ -43,8 +43,8 @@ Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Pair = Annotated[tuple[Usd, Usd], Field(strict=False)]  # files hold lists
 _Triple = Annotated[tuple[Usd, Usd, Usd], Field(strict=False)]
 _ONE_BY_ONE: set[tuple[str, str]] = set()
-"""(address, model) for which samples are requested one by one: the server ignored or refused `n` or a list,
-or counted the tokens of one reply only.
+"""(address, model) for which calls are requested one by one: the server ignored or refused `n`, sent an
+unreadable response to a list of prompts, or counts the tokens of one reply only.
 """
 
 _WITHOUT_EFFORT: set[tuple[str, str]] = set()

@@ -43,7 +43,8 @@ class Billed(NamedTuple):
 class ReplyUsage(NamedTuple):
     """What one reply of a request used, as if its call had been a request of its own.
 
-    `is_exact` says whether the tokens are those of this reply, and not estimated from the sum of several.
+    `None` means unknown. `is_exact` says whether the tokens are those of this reply, and not estimated from
+    the sum of several.
     """
 
     prompt: int | None = None
@@ -320,7 +321,9 @@ def _cleaned(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def split(content: str | None, reasoning: str | None) -> tuple[str | None, str | None]:
-    """Return the text and the thinking without the white space between them."""
+    """Return the text, or `None` if none was sent, and the thinking, or `None` if it is empty. White space
+    between them is removed.
+    """
     thinking = clean(reasoning or "").strip() or None
     if content is None:
         return None, thinking
@@ -442,8 +445,10 @@ def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] 
 
 
 def _cost_of(billed: Billed, prompt: int, output: int) -> float | None:
-    """Return the cost of one reply: its tokens at `billed.price`, and its part, by prompt tokens, of what was
-    billed above or below that price.
+    """Return the cost of one reply, or `None` if the price or the cost of the request is unknown.
+
+    It is the cost of its tokens at `billed.price`, plus a part of the difference between `billed.cost` and
+    the cost of all tokens at that price: the same fraction as that of its prompt tokens. It is at least 0.
     """
     if billed.price is None or billed.cost is None:
         return None

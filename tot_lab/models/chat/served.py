@@ -78,7 +78,9 @@ class ServedModel(ChatEndpoint):
         return "" if is_foreign else key_in_environment(self._provider)
 
     async def problem(self) -> str | None:
-        """Return a message if the server refuses connections, or does not list this model, else `None`."""
+        """Return a message if the server refuses connections, has its API below `/v1` of the address, or does
+        not list this model. Otherwise return `None`.
+        """
         try:
             status, page = await self.look("models")
         except Failure as failure:

@@ -1,7 +1,7 @@
 """Models of providers and of compatible servers, through litellm.
 
-litellm only translates requests and replies; retries, caching and logging are done here, and what litellm
-hides is detected.
+litellm only translates requests and replies. Its retries, cache and log are not used, and what it hides is
+detected.
 
     endpoint.py    the model part and one request; what litellm says about a model, and what can be found
                    before the first call, such as a missing key

@@ -160,8 +160,8 @@ async def _watched(stream: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _whole_blocks(pieces: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Join the pieces of the thinking blocks of a stream. A piece with a signature ends a block. litellm
-    repeats the text of the block in that piece.
+    """Join the pieces of the thinking blocks of a stream. A piece with a signature ends a block. Its text is
+    used only if no earlier piece has any, since litellm repeats the text of the whole block in it.
     """
     blocks: list[dict[str, Any]] = []
     text = ""
@@ -187,7 +187,9 @@ def _usage_of(responses: Sequence[Any]) -> Any:
 
 
 def _processing_of(usage: Any) -> Processing:
-    """Return the cached tokens that the provider reports, which Anthropic calls `cache_read_input_tokens`."""
+    """Return the number of cached tokens that the provider reports. litellm calls it `cached_tokens` for
+    all providers, including Anthropic, which calls it `cache_read_input_tokens`.
+    """
     cached = getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None)
     return Processing(cached_in(cached, getattr(usage, "prompt_tokens", None)))
 

@@ -347,9 +347,9 @@ class LiteLLM(ChatEndpoint):
         return Need(prompt + output, most, prompt, bounded=longest is not None, price=price and price[:2])
 
     def cached_prefix(self, call: Call) -> str | None:
-        """Return the prefix of the prompt that Anthropic is asked to cache: all but the last paragraph, which
-        calls of a search often share. `None` if it is too short, or for other providers, which cache without
-        request.
+        """Return the prefix of the prompt that Anthropic is asked to cache: all but the last paragraph. Calls
+        of a search often share this prefix. `None` if it is too short, or for other providers, which cache
+        without request.
         """
         if self.provider != "anthropic" or (cut := last_paragraph_of(call)) is None:
             return None
