@@ -117,7 +117,7 @@ class _Facts(Known):
 
     @cached_property
     def missed(self) -> bool:
-        """Whether the run has ended without an answer that is known to be correct."""
+        """Whether the run has ended without an answer that is known to be correct. `False` without `asking`."""
         return self.asking and self.run.stop_reason is not None and self.run.correct is not True
 
     @cached_property
@@ -132,8 +132,8 @@ class _Facts(Known):
     @cached_property
     def drawn(self) -> list[tuple[Node, float]]:
         """Thoughts with several readable samples of their score, and the spread of these samples as a share
-        of the scale. Votes, and scores of different parts, are left out, since they do not repeat
-        one sample.
+        of the scale. Votes are left out, and so are the scores of the parts of a thought (a crossword's
+        clues), because they are not repeated samples of one score.
         """
         top = 1.0 if self.task is None else self.task.domain.value_top
         found = []
@@ -181,7 +181,8 @@ def _good_pruned(facts: _Facts) -> Iterator[Finding]:
 
 
 def _lost_at(facts: _Facts) -> int | None:
-    """Return the first depth at which only pruned thoughts could still lead to a correct answer."""
+    """Return the first depth at which only pruned thoughts could still lead to a correct answer, or `None`
+    if there is none."""
     stayed: Counter[int] = Counter()
     pruned: Counter[int] = Counter()
     for node in facts.thoughts:
@@ -458,7 +459,7 @@ def _repeats(facts: _Facts, calls: Iterable[CallRow]) -> list[CallRow]:
 
 
 def _arguments(row: CallRow) -> str:
-    """Return the arguments of a tool call, independent of order and spaces."""
+    """Return the arguments of a tool call as JSON with sorted keys, or unchanged if they are not JSON."""
     try:
         return json.dumps(json_of(row.call.prompt), sort_keys=True)
     except ValueError:
@@ -588,7 +589,8 @@ def _count(things: Sequence[object], noun: str) -> str:
 
 
 def _reason(row: CallRow) -> str:
-    """Return the beginning of a tool's error, or up to 120 characters of a function's, for its author."""
+    """Return the beginning of a tool's error. Of the error of a user's function, return up to 120 characters,
+    which help its author."""
     error = (row.reply and row.reply.error) or ""
     return error[:120] if is_of_function(row.call) else _beginning(row.reply)
 

@@ -450,8 +450,9 @@ def _vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
 
 
 def _below(others: Numbers, without_answer: int, votes: int, most: int) -> Numbers:
-    """Return the numbers of ways to draw 0 to `most` other samples such that no answer has more than `votes`
-    votes. A way in which t answers have exactly `votes` counts as 1 / (1 + t)."""
+    """Return the numbers of ways to draw 0 to `most` other samples such that no other answer has more than
+    `votes` votes. A way in which t other answers have exactly `votes` counts as 1 / (1 + t). `others` is the
+    number of samples of each other answer, `without_answer` the number of samples without one."""
     import numpy  # noqa: PLC0415
 
     rivals = [int(count) for count in others if count >= votes]
@@ -483,8 +484,8 @@ def _weighted_vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates
 
 
 def _by_draws(task: _Task, numbers: list[int], weights: Numbers, rng: Generator) -> Estimates:
-    """Return the mean over all subsets of k samples, or over random subsets if there are too many. The random
-    subsets for all k are prefixes of the same permutations, so that each sample is counted only once."""
+    """Return the estimates of a vote with `weights`: means over all subsets of k samples, or over random
+    subsets if there are too many. The random subsets for all k are prefixes of the same permutations, so that each sample is counted only once."""
     import numpy  # noqa: PLC0415
 
     n = len(weights)

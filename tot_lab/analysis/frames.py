@@ -150,7 +150,8 @@ def _actions(run: Run, turn: Turn) -> Iterator[tuple[ToolCall, str | None]]:
 
 
 def _outcome_of(run: Run, call: ToolCall, result: str | None) -> tuple[str | None, str | None]:
-    """Return the result of a call as the model saw it, or the error of a call that failed."""
+    """Return the result of a call as the model saw it, and the error of a call that failed. One of them is
+    `None`, or both if the thought `result`, which holds the outcome, is not recorded."""
     if result is None or result not in run.tree:
         return None, None
     text = _text(run, result).removeprefix(f"{call.name[:80]} ")
@@ -521,8 +522,8 @@ def _seconds(run: Run, calls: Sequence[CallRow | None]) -> list[float | None]:
 
 
 def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
-    """Return the strategy that `tl.Adaptive` selected for the part of the tree of each of these thoughts,
-    or `None`."""
+    """Return, for each thought id, the strategy that `tl.Adaptive` selected for its part of the tree. `None`
+    if none was selected there, or the id is `None`."""
     selected = selected_strategies(run)
     if not selected:
         return [None] * len(ids)

@@ -331,7 +331,7 @@ _HEADS = (
 )
 
 _LOSSES = 3
-"""The same limit for the table as text and HTML."""
+"""Maximum number of shares of lost calls in a line of the table as text and HTML."""
 
 
 def _described(sweep: Sweep, rates: Mapping[str, tuple[float, float, float]]) -> list[tuple[str, ...]]:

@@ -172,7 +172,8 @@ def _hope(run: Run, nodes: Sequence[Node]) -> str:
 
 
 def _above(run: Run, good: Sequence[Node]) -> str:
-    """Return how many evaluated thoughts scored above all of `good`, as a sentence. "" if none did."""
+    """Return how many evaluated thoughts scored above all of `good`, as a sentence. "" if none did, or if
+    no evaluator judged one of `good`."""
     if not all(map(judged, good)):
         return ""
     most = max(node.rank for node in good)
