@@ -65,8 +65,10 @@ def labels_of(run: Run) -> dict[str, bool]:
 
 
 def right_not_chosen(run: Run) -> list[str]:
-    """Return the ids of the leaves that hold a right answer. Empty unless the run ended with a wrong answer or
-    with none, and empty while it waits for grading."""
+    """Return the ids of the leaves that hold a right answer.
+
+    Empty unless the run ended with a wrong answer or with none, and empty while it waits for grading.
+    """
     facts = Labels(run, asking=can_be_asked(run))
     return facts.right_leaves if facts.asking and facts.failed else []
 
@@ -130,8 +132,9 @@ class Labels(Known):
         return self._lost_below([node for node in alive if node.depth == deepest])
 
     def _lost_below(self, ends: list[Node]) -> Blamed:
-        """Return the blame that follows from the children of `ends`, the deepest good thoughts that were
-        kept.
+        """Return the blame that follows from the children of `ends`: the deepest thoughts that were not
+        pruned and could still lead to a correct answer. A good thought into which a child was merged is added
+        to `ends`.
         """
         tree = self.run.tree
         seen = {node.id for node in ends}

@@ -117,7 +117,8 @@ class _Facts(Known):
 
     @cached_property
     def missed(self) -> bool:
-        """Whether the run has ended without an answer that is known to be correct. `False` without `asking`."""
+        """Whether the run has ended without an answer that is known to be correct. `False` without
+        `asking`."""
         return self.asking and self.run.stop_reason is not None and self.run.correct is not True
 
     @cached_property
@@ -531,7 +532,7 @@ def _words(node: Node) -> str:
 
 
 def _alone(node: Node) -> bool:
-    """Return whether the score of a thought is independent of other thoughts, unlike a share of votes."""
+    """Return whether an evaluator judged a thought independently of other thoughts, not by a vote."""
     return judged(node) and node.by not in ("vote", "tournament", "agreement")
 
 
@@ -571,7 +572,7 @@ def _nodes_of(facts: _Facts, calls: Iterable[CallRow]) -> tuple[str, ...]:
 
 
 def _beginning(reply: Reply | None) -> str:
-    """Return the beginning of an error message, which similar errors share."""
+    """Return the beginning of an error message, which similar errors share. "" without an error."""
     return ((reply and reply.error) or "").partition(":")[0][:40]
 
 

@@ -127,7 +127,7 @@ def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Though
 
 
 def _names(run: Run, thought: Thought, call: Call) -> dict[str, str]:
-    """Return the tool's own name for every name and alias that the tool loop accepted."""
+    """Map each name and alias that the tool loop accepted in the turn of `thought` to the tool's own name."""
     labels = (run.tree[id].text.partition(" ")[0] for id in run.tree[thought.id].children)
     tools = run.header.task.get("tools", ())
     aliases = {tool_name(alias): tool["name"] for tool in tools for alias in tool.get("aliases", ())}

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
 
 # Rings around thoughts: what the search could still expand, where a failed run was lost, and right answers
-# that were not chosen. Kinds of rings differ in the number, width and colour of the rings. The explorer draws the same rings.
+# that were not chosen. These kinds differ in the number, width and colour of their rings. The explorer draws
+# the same rings.
 
 
 class Ring(NamedTuple):
