@@ -95,8 +95,8 @@ class Labels(Known):
     @cached_property
     def failed(self) -> bool | None:
         """Whether the run ended without a correct answer. Without ground truth, a person's mark of the answer
-        decides. `None` if the run has not ended, if failed calls ended it, or if nothing tells whether its
-        answer is correct."""
+        decides. `None` if the run has not ended, if it has a `failure` (such as an exception or a failed
+        call that ended it), or if nothing tells whether its answer is correct."""
         run = self.run
         if run.stop_reason is None or run.failure is not None:
             return None

@@ -36,7 +36,7 @@ class Fallback(NamedTuple):
         what: `branch`, `develop` or `converge`.
         iteration: Number of the iteration.
         node: Id of the thought that the call was made for.
-        error: What was wrong with the reply.
+        error: What was wrong with the reply. "" if that is unknown.
     """
 
     what: str

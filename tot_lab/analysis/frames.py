@@ -587,9 +587,9 @@ def events_df(run: Run) -> pandas.DataFrame:
       adaptive limit of concurrent requests to the model changed with this call), `call.server` (server,
       version, model, revision, quantization, dtype, chat_template, as far as the server reports them: once,
       with the first call to it), `call.processed` (cached_tokens and speeds, as far as the server reports
-      them), `call.dropped` (settings that the provider does not accept: once), `call.refused` (by `spend`:
-      the most it could cost, and what was left, in USD), `call.damaged` and `call.unstored` (errors of the
-      cache)
+      them), `call.dropped` (settings that the provider does not accept: once), `call.not_sent` (the model
+      cannot be reached, or its price is unknown), `call.refused` (by `spend`: the most it could cost, and
+      what was left, in USD), `call.damaged` and `call.unstored` (errors of the cache)
     - node: string, id of the thought it is about, NA if missing
     - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and
       `df.data.str["depth"]` extracts one. `depth` counts from the strategy's own root. A proposal has depth,
