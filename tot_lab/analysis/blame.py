@@ -3,11 +3,14 @@
 A thought is labelled as solvable or not by the domain (`Domain.solvable`), by the grade of the answer that a
 finished path states, or by a person's mark.
 
-If a right answer was found and not pruned, the answer rule is to blame. If all right answers were pruned,
-the evaluator is to blame. Otherwise the blame follows from what became of the children of the deepest
-thoughts that could still lead to a correct answer and were not pruned (in a beam search, those of the last
-level with such a thought). If a budget, the cap on thoughts or a person ended the run before such a thought
-was expanded, the run was cut short.
+The first of these rules that applies determines the blame:
+
+- A right answer was found and not pruned: the answer rule is to blame.
+- A budget, the cap on thoughts or a person ended the run before it had expanded every thought that was not
+pruned and could still lead to a correct answer: the run was cut short.
+- Right answers were found, and all of them were pruned: the evaluator is to blame.
+- Otherwise the blame follows from what became of the children of the deepest thoughts that could still lead
+to a correct answer and were not pruned. In a beam search, these are on the last level with such a thought.
 """
 
 from __future__ import annotations
@@ -62,7 +65,10 @@ def labels_of(run: Run) -> dict[str, bool]:
 
 
 def right_not_chosen(run: Run) -> list[str]:
-    """Return the leaves that hold a right answer, if the run ended with a wrong answer or with none."""
+    """Return the ids of the leaves that hold a right answer.
+
+    Empty unless the run ended with a wrong answer or with none, and empty while it waits for grading.
+    """
     facts = Labels(run, asking=can_be_asked(run))
     return facts.right_leaves if facts.asking and facts.failed else []
 
@@ -89,8 +95,8 @@ class Labels(Known):
     @cached_property
     def failed(self) -> bool | None:
         """Whether the run ended without a correct answer. Without ground truth, a person's mark of the answer
-        decides. `None` if the run has not ended, if failed calls ended it, or if nothing tells whether its
-        answer is correct."""
+        decides. `None` if the run has not ended, if it has a `failure` (such as an exception or a failed
+        call that ended it), or if nothing tells whether its answer is correct."""
         run = self.run
         if run.stop_reason is None or run.failure is not None:
             return None
@@ -126,8 +132,9 @@ class Labels(Known):
         return self._lost_below([node for node in alive if node.depth == deepest])
 
     def _lost_below(self, ends: list[Node]) -> Blamed:
-        """Return the blame that follows from the children of `ends`, the deepest good thoughts that were
-        kept.
+        """Return the blame that follows from the children of `ends`: the deepest thoughts that were not
+        pruned and could still lead to a correct answer. A good thought into which a child was merged is added
+        to `ends`.
         """
         tree = self.run.tree
         seen = {node.id for node in ends}

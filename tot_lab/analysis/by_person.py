@@ -34,9 +34,9 @@ class PersonChange(NamedTuple):
 
 
 def changes_of(run: Run) -> list[PersonChange]:
-    """Return the changes of a person: those that made a branch first, then those during the run, each in the
-    order of the record. Edits of thoughts that the branch did not reach are left out. The list is empty if
-    the record of the changes is malformed.
+    """Return the changes of a person: first those with which a branch was begun, then those during the run,
+    each in the order of the record. Edits of thoughts that the branch did not reach are left out. The list is
+    empty if the record of the changes is malformed.
     """
     try:
         return [*_edited(run), *_acted(run)]

@@ -50,7 +50,7 @@ class Lack(NamedTuple):
         sample_index: Index among the samples of the same prompt.
         prompt: The prompt.
         position: Position of the call in the simulated run.
-        certain: Whether a real run would certainly make the call. `False` means that it depends on the
+        certain: Whether a real run would certainly make the call. `False` means that this may depend on the
             replies to other missing calls.
     """
 
@@ -67,9 +67,9 @@ class Counterfactual:
     """What a strategy would have done on one task, according to recorded runs.
 
     Attributes:
-        run: The simulated run. A call whose reply no record has is treated as failed. Costs are hypothetical;
-            nothing was paid. Its answer and stop reason are meaningful only if no call is missing (`whole`).
-            Otherwise use `certain`, `solved` and `reached`.
+        run: The simulated run. A call without a recorded reply counts as failed. Costs are hypothetical;
+            nothing was paid. The answer and the stop reason are meaningful only if no call is missing
+            (`whole`). Otherwise use `certain` and `reached`.
         lacking: The missing calls in program order. `pandas.DataFrame(c.lacking)` is a table of them.
     """
 
@@ -83,7 +83,7 @@ class Counterfactual:
 
     @property
     def first_lack(self) -> Lack | None:
-        """The first missing call. All records before it are certain."""
+        """The first missing call. All records before it are certain. `None` if no call is missing."""
         return self.lacking[0] if self.lacking else None
 
     @cached_property
@@ -148,7 +148,7 @@ def counterfactual(
             a strategy that takes the mean or the sum of all of them. In a run made of nodes
             (`tl.read_nodes`), children and scores serve as replies to the prompts of the task's domain, and
             every sample of a value is the recorded score.
-        strategy: The strategy. Caps on calls that it sets itself apply; the budgets of the runs do not.
+        strategy: The strategy. Its own caps on calls apply; the budgets of the runs do not.
 
     Raises:
         LookupError: For a run without a task, or whose task needs a function that files do not contain.
@@ -168,7 +168,10 @@ def counterfactual(
 
 
 def _alike(run: Run) -> bytes:
-    """Return a key that is equal for runs whose replies can be pooled."""
+    """Return a key that is equal for runs whose replies can be pooled.
+
+    Raises `LookupError` for a run that has no task, or whose task lacks functions.
+    """
     if run.task is None:
         raise LookupError(f"run {run.id} has no task of tot_lab, so no strategy can be run on it")
     if missing := needs_functions(run.task.domain):
@@ -268,15 +271,16 @@ class _Book:
 
 
 def _answers_of_calls(run: Run) -> Iterator[tuple[str, str, Reply]]:
-    """Yield the key, the thought and the reply of each answered call of a run."""
+    """Yield the request's key, the id of the thought and the reply of each answered call of a run."""
     replies, calls = replies_of(run.lines), {line.p: line.e for line in run.lines if isinstance(line.e, Call)}
     for position, request, _ in requests_of(run):
         yield request.key, calls[position].node, replies[position]
 
 
 def _recorded(run: Run, task: Task, strategy: Strategy) -> Iterator[tuple[Any, str, Reply]]:
-    """Yield the key, the thought and the reply of each call of a run whose model is unknown. If a log lacks
-    prompts, the task's domain writes them from the paths of the thoughts."""
+    """Yield the key (prompt, attempt, sample index), the id of the thought and the reply of each answered
+    call of a run whose model is unknown. If a log lacks prompts, the task's domain writes them from the paths
+    of the thoughts."""
     domain, count = task.domain, _max_children(strategy)
     replies = replies_of(run.lines)
     for line in run.lines if "replies" not in run.header.unknown else ():

@@ -36,7 +36,7 @@ class Fallback(NamedTuple):
         what: `branch`, `develop` or `converge`.
         iteration: Number of the iteration.
         node: Id of the thought that the call was made for.
-        error: What was wrong with the reply.
+        error: What was wrong with the reply. "" if that is unknown.
     """
 
     what: str
@@ -247,7 +247,7 @@ class _Search:
     stop: str | None = None
 
     def say(self, branch: str, **more: str | bool) -> None:
-        """Set fields of a branch of the current iteration."""
+        """Set fields of the branch at the thought `branch`, if that branch is in the current iteration."""
         if branch in self.branches:
             self.branches[branch] = msgspec.structs.replace(self.branches[branch], **more)
 

@@ -117,7 +117,8 @@ class _Facts(Known):
 
     @cached_property
     def missed(self) -> bool:
-        """Whether the run has ended without an answer that is known to be correct."""
+        """Whether the run has ended without an answer that is known to be correct. `False` without
+        `asking`."""
         return self.asking and self.run.stop_reason is not None and self.run.correct is not True
 
     @cached_property
@@ -132,8 +133,8 @@ class _Facts(Known):
     @cached_property
     def drawn(self) -> list[tuple[Node, float]]:
         """Thoughts with several readable samples of their score, and the spread of these samples as a share
-        of the scale. Votes, and scores of different parts, are left out, since they do not repeat
-        one sample.
+        of the scale. Votes are left out, and so are the scores of the parts of a thought (a crossword's
+        clues), because they are not repeated samples of one score.
         """
         top = 1.0 if self.task is None else self.task.domain.value_top
         found = []
@@ -181,7 +182,8 @@ def _good_pruned(facts: _Facts) -> Iterator[Finding]:
 
 
 def _lost_at(facts: _Facts) -> int | None:
-    """Return the first depth at which only pruned thoughts could still lead to a correct answer."""
+    """Return the first depth at which only pruned thoughts could still lead to a correct answer, or `None`
+    if there is none."""
     stayed: Counter[int] = Counter()
     pruned: Counter[int] = Counter()
     for node in facts.thoughts:
@@ -458,7 +460,7 @@ def _repeats(facts: _Facts, calls: Iterable[CallRow]) -> list[CallRow]:
 
 
 def _arguments(row: CallRow) -> str:
-    """Return the arguments of a tool call, independent of order and spaces."""
+    """Return the arguments of a tool call as JSON with sorted keys, or unchanged if they are not JSON."""
     try:
         return json.dumps(json_of(row.call.prompt), sort_keys=True)
     except ValueError:
@@ -530,7 +532,7 @@ def _words(node: Node) -> str:
 
 
 def _alone(node: Node) -> bool:
-    """Return whether the score of a thought is independent of other thoughts, unlike a share of votes."""
+    """Return whether an evaluator judged a thought independently of other thoughts, not by a vote."""
     return judged(node) and node.by not in ("vote", "tournament", "agreement")
 
 
@@ -570,7 +572,7 @@ def _nodes_of(facts: _Facts, calls: Iterable[CallRow]) -> tuple[str, ...]:
 
 
 def _beginning(reply: Reply | None) -> str:
-    """Return the beginning of an error message, which similar errors share."""
+    """Return the beginning of an error message, which similar errors share. "" without an error."""
     return ((reply and reply.error) or "").partition(":")[0][:40]
 
 
@@ -588,7 +590,8 @@ def _count(things: Sequence[object], noun: str) -> str:
 
 
 def _reason(row: CallRow) -> str:
-    """Return the beginning of a tool's error, or up to 120 characters of a function's, for its author."""
+    """Return the beginning of a tool's error. Of the error of a user's function, return up to 120 characters,
+    which help its author."""
     error = (row.reply and row.reply.error) or ""
     return error[:120] if is_of_function(row.call) else _beginning(row.reply)
 

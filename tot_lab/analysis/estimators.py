@@ -112,7 +112,8 @@ class _Attempt(NamedTuple):
 
 
 def _attempts(run: Run) -> list[_Attempt]:
-    """Return the samples of a run, without attempts that the end of the run cut off."""
+    """Return the samples of a run, without attempts that the end of the run cut off. If the whole run is one
+    sample, the list is empty unless the run has ended and was not cancelled."""
     strategy, task = run.strategy, run.task  # `run.strategy` raises if its class is not imported
     propose = strategy.propose if isinstance(strategy, TreeOfThoughts) and strategy.stop.depth == 1 else None
     if task is not None and isinstance(propose, Continue):
@@ -165,8 +166,8 @@ def _recorded(run: Run, task: Task) -> list[_Attempt]:
 
 
 def _continuations(run: Run, task: Task, count: int) -> list[_Attempt]:
-    """Return the samples of a tree of depth 1. The reply for sample k becomes thought k, if it is
-    readable.
+    """Return the samples of a tree of depth 1, at most `count`. The reply for sample k becomes thought k, if
+    it is readable.
     """
     root, first = run.tree.root.id, _first_scores(run)
     calls = [row for row in calls_of(run) if row.call.node == root and row.reply is not None]
@@ -450,8 +451,9 @@ def _vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates:
 
 
 def _below(others: Numbers, without_answer: int, votes: int, most: int) -> Numbers:
-    """Return the numbers of ways to draw 0 to `most` other samples such that no answer has more than `votes`
-    votes. A way in which t answers have exactly `votes` counts as 1 / (1 + t)."""
+    """Return the numbers of ways to draw 0 to `most` other samples such that no other answer has more than
+    `votes` votes. A way in which t other answers have exactly `votes` counts as 1 / (1 + t). `others` is the
+    number of samples of each other answer, `without_answer` the number of samples without one."""
     import numpy  # noqa: PLC0415
 
     rivals = [int(count) for count in others if count >= votes]
@@ -483,8 +485,9 @@ def _weighted_vote(task: _Task, numbers: list[int], rng: Generator) -> Estimates
 
 
 def _by_draws(task: _Task, numbers: list[int], weights: Numbers, rng: Generator) -> Estimates:
-    """Return the mean over all subsets of k samples, or over random subsets if there are too many. The random
-    subsets for all k are prefixes of the same permutations, so that each sample is counted only once."""
+    """Return the estimates of a vote with `weights`: means over all subsets of k samples, or over random
+    subsets if there are too many. The random subsets for all k are prefixes of the same
+    permutations, so that each sample is counted only once."""
     import numpy  # noqa: PLC0415
 
     n = len(weights)
@@ -506,8 +509,8 @@ def _by_draws(task: _Task, numbers: list[int], weights: Numbers, rng: Generator)
 
 
 def _tally(task: _Task, draws: Numbers, weights: Numbers) -> Numbers:
-    """Return two tables for the rows of `draws`: the summed weight of each answer, and its number of
-    samples.
+    """Return two tables with one row per row of `draws`, which holds indices of samples: the summed weight of
+    each answer, and its number of samples.
     """
     import numpy  # noqa: PLC0415
 
@@ -518,7 +521,8 @@ def _tally(task: _Task, draws: Numbers, weights: Numbers) -> Numbers:
 
 
 def _won(task: _Task, counted: Numbers) -> Numbers:
-    """Return, for each row of a tally, the share of correct samples among the answers with most votes."""
+    """Return, for each row of a tally, the share of correct samples among the answers with most votes. If no
+    answer has a weight above 0, each sample is one vote. 0 for a row without an answer."""
     import numpy  # noqa: PLC0415
 
     votes, drawn = counted

@@ -127,7 +127,7 @@ def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Though
 
 
 def _names(run: Run, thought: Thought, call: Call) -> dict[str, str]:
-    """Return the tool's own name for every name and alias that the tool loop accepted."""
+    """Map each name and alias that the tool loop accepted in the turn of `thought` to the tool's own name."""
     labels = (run.tree[id].text.partition(" ")[0] for id in run.tree[thought.id].children)
     tools = run.header.task.get("tools", ())
     aliases = {tool_name(alias): tool["name"] for tool in tools for alias in tool.get("aliases", ())}
@@ -150,7 +150,8 @@ def _actions(run: Run, turn: Turn) -> Iterator[tuple[ToolCall, str | None]]:
 
 
 def _outcome_of(run: Run, call: ToolCall, result: str | None) -> tuple[str | None, str | None]:
-    """Return the result of a call as the model saw it, or the error of a call that failed."""
+    """Return the result of a call as the model saw it, and the error of a call that failed. One of them is
+    `None`, or both if the thought `result`, which holds the outcome, is not recorded."""
     if result is None or result not in run.tree:
         return None, None
     text = _text(run, result).removeprefix(f"{call.name[:80]} ")
@@ -521,8 +522,8 @@ def _seconds(run: Run, calls: Sequence[CallRow | None]) -> list[float | None]:
 
 
 def _selected(run: Run, ids: Sequence[str | None]) -> list[str | None]:
-    """Return the strategy that `tl.Adaptive` selected for the part of the tree of each of these thoughts,
-    or `None`."""
+    """Return, for each thought id, the strategy that `tl.Adaptive` selected for its part of the tree. `None`
+    if none was selected there, or the id is `None`."""
     selected = selected_strategies(run)
     if not selected:
         return [None] * len(ids)
@@ -586,9 +587,9 @@ def events_df(run: Run) -> pandas.DataFrame:
       adaptive limit of concurrent requests to the model changed with this call), `call.server` (server,
       version, model, revision, quantization, dtype, chat_template, as far as the server reports them: once,
       with the first call to it), `call.processed` (cached_tokens and speeds, as far as the server reports
-      them), `call.dropped` (settings that the provider does not accept: once), `call.refused` (by `spend`:
-      the most it could cost, and what was left, in USD), `call.damaged` and `call.unstored` (errors of the
-      cache)
+      them), `call.dropped` (settings that the provider does not accept: once), `call.not_sent` (the model
+      cannot be reached, or its price is unknown), `call.refused` (by `spend`: the most it could cost, and
+      what was left, in USD), `call.damaged` and `call.unstored` (errors of the cache)
     - node: string, id of the thought it is about, NA if missing
     - data: object, the record as a dict. `pandas.json_normalize(df.data)` makes columns of it, and
       `df.data.str["depth"]` extracts one. `depth` counts from the strategy's own root. A proposal has depth,

@@ -83,7 +83,7 @@ def _within(id: str, stage: tuple[str, ...]) -> bool:
 
 
 def _places(arguments: str) -> list[str]:
-    """Return the URLs and paths among the arguments of a call."""
+    """Return the URLs and paths among the arguments of a call. Empty if the arguments are not JSON."""
     try:
         given = json.loads(arguments)
     except ValueError:

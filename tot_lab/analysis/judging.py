@@ -101,8 +101,9 @@ class EvaluatorDiagnosis:
 
         The ends are percentiles of 1,999 resamples of whole tasks, widened for few tasks (Hesterberg 2015,
         section 3.3.2). `calibration_error` is biased upwards in a sample, and more so in a resample, so its
-        percentiles are mirrored at the measure (the basic interval), and low is 0 unless an error as large
-        would be rare by chance (in at most 1 of 40 random sign flips of the tasks). In simulations with 5 to
+        percentiles are mirrored at the measure (the basic interval). Its low is 0 if an error as large is
+        common by chance: if it occurs in more than 1 of 40 trials in which the sign of each task's
+        differences between score and label is drawn at random. In simulations with 5 to
         50 tasks the intervals covered the truth in 91–98 % of the cases.
 
         An interval is NaN if fewer than 5 tasks contribute, if the measure is undefined in more than 1 % of
@@ -441,7 +442,7 @@ _RATIOS = {
     "distinct_texts": ("distinct_texts", "siblings"),
     "distinct_states": ("distinct_states", "with_state"),
 }
-"""Measures that are the quotient of two sums over the thoughts."""
+"""Measures that are the quotient of two columns of `_Sums.by_task`, each summed over the tasks."""
 
 _SHARES = (
     *("solvable", "auc", "auc_within", "spearman", "brier", "calibration_error"),

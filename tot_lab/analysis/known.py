@@ -53,8 +53,8 @@ class Known:
 
     @cached_property
     def right_leaves(self) -> list[str]:
-        """Ids of the leaves with a correct answer. Empty without ground truth. The run keeps
-        them once it has ended.
+        """Ids of the leaves with a correct answer. Empty without ground truth. Cached in the run
+        once it has ended.
         """
         run, task = self.run, self.task
         if task is None or run.grade is None:
@@ -70,8 +70,8 @@ class Known:
 
     @cached_property
     def finished(self) -> dict[str, float]:
-        """The grades of the answers of finished paths, by the id of the last thought. The run keeps
-        them once it has ended."""
+        """The grades of the answers of finished paths, by the id of the last thought. Cached in the
+        run once it has ended."""
         run, task = self.run, self.task
         if task is None:
             return {}
@@ -100,7 +100,7 @@ class Known:
         """By thought id, whether a correct answer can still be reached, according to the domain.
 
         Thoughts for which the domain cannot tell are left out. Empty for a loaded run whose task would
-        execute code or a regular expression from the file. The run keeps the dict once it has ended.
+        execute code or a regular expression from the file. Cached in the run once it has ended.
         """
         task = self.task
         kept: dict[str, bool] | None = self.run.__dict__.get("_solvable")
@@ -136,8 +136,8 @@ class Known:
 
 
 def _answer(task: Task, path: Path, decided: bool) -> str | None:
-    """Return the answer of a finished path, or `None`. `decided` says that the search itself decided that the
-    path is finished."""
+    """Return the answer of a path. `None` if the path is empty, is not finished or has no answer. `decided`
+    says that the search itself has declared the path finished; otherwise the domain decides."""
     domain = task.domain
     if not path:
         return None

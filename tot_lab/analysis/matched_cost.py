@@ -228,7 +228,7 @@ def _expect_strategy(run: Run | None) -> None:
 
 def _grid(runs: Any, unit: Unit) -> list[float]:
     """Return the amounts 2ᵏ and 1.5·2ᵏ, up to the first that is at least the largest use of a run. Amounts of
-    different sweeps are thus comparable."""
+    different sweeps are thus comparable. `runs` is a sweep or a list of `Placed`."""
     if isinstance(runs, list):
         most = max(sum(_spent(place.run, unit)) for place in runs)
     else:
@@ -265,7 +265,8 @@ def _amounts(at: Sequence[float], unit: Unit) -> list[float]:
 
 
 def _spent(run: Run, unit: Unit) -> list[float]:
-    """Return how much of `unit` each call used, in canonical order."""
+    """Return how much of `unit` each call used, in canonical order. Raises `ValueError` if the FLOPs or the
+    cost of a call are unknown."""
     lines = run.lines
     calls = {line.p: line.e for line in lines if isinstance(line.e, Call)}
     made = [(line.p, line.e) for line in lines if isinstance(line.e, Reply) and is_admitted(line.e)]

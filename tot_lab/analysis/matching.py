@@ -292,7 +292,8 @@ def _measure(
     unit: str,
     by_scale: Mapping[int, Sequence[Run]],
 ) -> Callable[[int], float]:
-    """Return a function of the scale that is about proportional to the use of the method, up to `limit`."""
+    """Return a function of the scale that is about proportional to the use of the method. It may be infinite
+    where the use exceeds `limit`."""
     if path.endswith("stop.nodes"):
         return lambda scale: max(scale - 1, 1)  # the root costs nothing
     runs = [run for same in by_scale.values() for run in same[:REHEARSED]]

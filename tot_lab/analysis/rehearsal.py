@@ -47,7 +47,8 @@ def rehearse(strategy: Strategy, run: Run, rates: RatesOfCall | None, limit: flo
     """Return what `strategy` would use for the task of `run`, if the replies were like those of `run`.
 
     A call receives a recorded reply to the same prompt, else to a prompt of the same purpose and nearly the
-    same length. The tokens of its prompt are estimated from the number of characters.
+    same length, or of any purpose if its own is not recorded. The tokens of its prompt are estimated from the
+    number of characters.
 
     Args:
         strategy: The strategy, at any scale.

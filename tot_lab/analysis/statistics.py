@@ -10,7 +10,7 @@ A table is a sweep, several runs, or a DataFrame with one row per run and the co
 
 Every result reports the shares of failed, unreadable and truncated calls by role (see
 `tot_lab.record.losses`), because a run whose evaluator wrote nothing readable still has an answer and a
-grade. A share above 5 % raises a `UserWarning`.
+grade. A share above 5 % causes a `UserWarning`.
 
 Intervals, tests and corrections are those of statsmodels (`proportion_confint`, `mcnemar`, `multipletests`)
 and scipy (`permutation_test`, `bootstrap`, `stats`).

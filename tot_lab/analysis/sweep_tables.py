@@ -142,7 +142,8 @@ def _statistics(names: Sequence[str], frame: pandas.DataFrame, against: str | No
 
 
 def _p_value(p: float | None, swaps: int) -> str:
-    """Return a p-value as text, with "≤" if random swaps estimated it: the estimate is slightly too high."""
+    """Return a p-value in LaTeX, or `NONE`. With `swaps` it has the sign "≤", because an estimate from
+    random swaps is slightly too high."""
     if p is None:
         return NONE
     if swaps:
@@ -331,7 +332,7 @@ _HEADS = (
 )
 
 _LOSSES = 3
-"""The same limit for the table as text and HTML."""
+"""Maximum number of shares of lost calls in a line of the table as text and HTML."""
 
 
 def _described(sweep: Sweep, rates: Mapping[str, tuple[float, float, float]]) -> list[tuple[str, ...]]:
@@ -436,7 +437,8 @@ def _graded(sweep: Sweep) -> int:
 
 def _ungraded(sweep: Sweep) -> str:
     """Return how many runs are ungraded because their task has a reference or `grade=` but not both, or a
-    domain that cannot grade. If there are none, return that no run is graded, or "" if some are.
+    domain that cannot grade. If there are none, return that no run is graded, or "" if some are graded or no
+    run has ended without an error.
     """
     reasons = [task.domain.why_ungraded(task) for task in sweep.tasks.values()]
     rows = ((sweep.rows.get(cell.run_id), reasons[cell.task]) for cell in sweep.cells)

@@ -107,7 +107,8 @@ def _identity(run: Run) -> tuple[str, str, str]:
 
 
 def runs_df(runs: Any, taker: str) -> pandas.DataFrame:
-    """Return one row per run of an iterable, with the columns of `sweep.df()` that all runs have."""
+    """Return one row per run of an iterable, with the columns of `sweep.df()` about labels and results, but
+    none for the settings of the strategies."""
     places = [(place, place.run) for place in placed(runs, taker) if place.run is not None]
     settings, tasks = [place.setting for place, _ in places], [place.task for place, _ in places]
     frame = typed_frame(

@@ -241,7 +241,8 @@ def _preference(runs: Any, margin: float) -> Iterator[tuple[Any, ...]]:
 
 
 def _begun(one: Labelled, id: str) -> str:
-    """Return the problem and the steps to a thought, ready for the next step."""
+    """Return the problem and the steps to the thought `id`, each followed by `SEPARATOR`. If the next step
+    continues the text of the thought (`Node.open`), no separator follows the last step."""
     text = "".join(f"{part}{SEPARATOR}" for part in [one.prompt, *(step.text for step in one.steps(id))])
     return text.removesuffix(SEPARATOR) if one.run.tree[id].open else text
 

@@ -172,7 +172,8 @@ def _hope(run: Run, nodes: Sequence[Node]) -> str:
 
 
 def _above(run: Run, good: Sequence[Node]) -> str:
-    """Return how many evaluated thoughts scored above all of `good`, as a sentence. "" if none did."""
+    """Return how many evaluated thoughts scored above all of `good`, as a sentence. "" if none did, or if
+    no evaluator judged one of `good`."""
     if not all(map(judged, good)):
         return ""
     most = max(node.rank for node in good)
@@ -373,8 +374,8 @@ def _shown_by_record(run: Run) -> _Reason:
 
 
 def _shown_by_tools(run: Run) -> _Reason | None:
-    """Return a reason that says whether a tool call returned the right answer. `None` if no tools were
-    offered, or the task has no reference as text.
+    """Return a reason that says whether a tool call returned the right answer, or that no offered tool was
+    called. `None` if no tools were offered, or the task has no reference text that is graded as right.
     """
     made = [row for row in tools_of(run) if row.call.purpose == TOOL]
     if not made:
@@ -430,7 +431,8 @@ def _shown_by_grades(run: Run) -> _Reason | None:
 
 
 def _interruption(run: Run) -> str:
-    """Return a clause that says which limit or budget ended the run, or that it was cancelled, else ""."""
+    """Return a clause that says which limit or budget ended the run, or that it was cancelled. "" if it ended
+    in another way."""
     stop = run.stop_reason or ""
     interrupted = stop.startswith(("budget:", "limit:")) or stop == "cancelled"
     return f"the run {describe_stop(stop)}" if interrupted else ""

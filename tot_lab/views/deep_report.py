@@ -150,7 +150,8 @@ def _iteration_section(data: DeepThought, result: IterationResult) -> str:
 
 
 def _iteration_notes(data: DeepThought, number: int, result: IterationResult | None = None) -> str:
-    """Return the fallbacks and truncations of iteration `number`. `result` is `None` if it did not finish."""
+    """Return what deviated from the request in iteration `number`, as one line in italics, or "". `result` is
+    `None` if the iteration did not finish."""
     what = {one.what: one for one in data.fallbacks if one.iteration == number}
     notes = ["The approaches could not be read; their text became one."] if "branch" in what else []
     if any(one.what == "branch" and one.iteration == number for one in data.cut_off):

@@ -1,4 +1,4 @@
-"""The HTML pages of tot_lab: the beginning and the end of all, and a page without scripts."""
+"""The beginning and the end of every HTML page of tot_lab, and a whole page without scripts."""
 
 from __future__ import annotations
 

@@ -220,7 +220,8 @@ def _as_image(svg: str, width: int, height: int) -> Any:
     )
 
 
-# The parts of a figure, from top to bottom. Each function returns SVG elements and the top of the next part.
+# The parts of a figure, from top to bottom: `_heading`, the tree, `_path_list` and `_legend`. Each of these
+# three functions returns SVG elements and the top of the next part.
 
 
 def _figure(run: Run, width: int) -> tuple[str, int]:

@@ -238,7 +238,7 @@ class Recording:
         ]
 
     def _call_number(self, line: Line) -> int | None:
-        """Return the number of the call that the note in `line` refers to, or `None` if it is not found."""
+        """Return the number of the call that the note in `line` is about, or `None` if there is none."""
         place = line.e.data.get("call") if isinstance(line.e, Note) and not line.p else None
         return self._calls.get(tuple(place)) if isinstance(place, list | tuple) else None
 
@@ -404,7 +404,7 @@ def _add_note(call: dict[str, Any], line: Line, note: Note) -> None:
 
 
 def _fields(note: Note, without: tuple[str, ...]) -> str | None:
-    """Return the fields of a note except `without` as JSON, or `None` if too long or not serialisable."""
+    """Return the fields of a note except `without` as JSON, or `None` if they are too long or not JSON."""
     fields = {name: value for name, value in note.data.items() if name not in without}
     if not fields:
         return "{}"

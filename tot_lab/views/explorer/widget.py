@@ -387,7 +387,7 @@ class Explorer(Saved, anywidget.AnyWidget):
         self.ids = ids
 
     def _known(self) -> set[str]:
-        """Return the ids of all thoughts."""
+        """Return the ids of all displayed thoughts. Those of a second run begin with `b:`."""
         return {
             name + id
             for name, shown in zip(PREFIXES, self._displayed, strict=False)

@@ -177,7 +177,8 @@ def plot_pareto(df: Any, cost: str = "calls", *, dark: bool | None = None) -> go
 
 
 def _place(info: FrontierInfo, k: int, wide: bool, span: tuple[float, float]) -> tuple[float, float]:
-    """Return the position of a setting, as fractions of the width and height of the plot."""
+    """Return the position of a setting, as fractions of the width and height of the plot. `wide` and `span`
+    are those of `_axis_range`."""
     cost = info.cost[k].value
     return (math.log10(cost) if wide else cost) / (span[1] - span[0]), info.success[k].value
 

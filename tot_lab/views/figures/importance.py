@@ -312,7 +312,11 @@ def _one_hot(column: pandas.Series[Any]) -> _Numbers:
 
 
 def _bootstrap_means(table: _Numbers) -> _Numbers:
-    """Return the means over bootstrap samples of the tasks, one column per sample."""
+    """Return the means over bootstrap samples of the tasks, one column per sample.
+
+    `table` has one row per combination and one column per task. A sample that has no value of some
+    combination is left out.
+    """
     draws = np.random.default_rng(SEED).integers(table.shape[1], size=(RESAMPLES, table.shape[1]))
     columns = [table[:, draw] for draw in draws]
     complete = [column for column in columns if not np.isnan(column).all(axis=1).any()]
@@ -320,7 +324,8 @@ def _bootstrap_means(table: _Numbers) -> _Numbers:
 
 
 def _interval(samples: _Numbers) -> tuple[_Numbers, _Numbers]:
-    """Return the 2.5% and 97.5% quantiles of each row."""
+    """Return the 2.5% and 97.5% quantiles of each row, without columns that contain NaN. NaN if no column is
+    left."""
     known = samples[:, ~np.isnan(samples).any(axis=0)]
     if not known.shape[1]:
         nothing = np.full(len(samples), math.nan)

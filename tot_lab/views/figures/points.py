@@ -296,7 +296,8 @@ def numbers(frame: pandas.DataFrame, column: str) -> pandas.Series[float]:
 
 
 def _mean(group: pandas.DataFrame, column: str) -> tuple[float, float, float, int]:
-    """Return the mean over tasks, the ends of its bootstrap interval, and the number of known values."""
+    """Return the mean over tasks, the ends of its bootstrap interval, and the number of known values. Unknown
+    amounts are NaN."""
     from scipy.stats import bootstrap  # noqa: PLC0415
 
     known = group[group[column].notna()]

@@ -1,7 +1,7 @@
 """Figures as files for a paper: SVG, PDF and PNG.
 
 A file is written completely or not at all. Plotly draws figures with Kaleido, which needs a browser.
-Nothing else requires them.
+No other module requires them.
 """
 
 from __future__ import annotations

@@ -129,7 +129,8 @@ def wrap(text: str, width: int, lines: int) -> list[str]:
 def label(text: str, width: int) -> list[str]:
     """Wrap the label of a node into at most three lines of at most `width` characters.
 
-    Words longer than a line are abbreviated. Formulas, and scripts without spaces, are broken instead.
+    Words longer than a line are abbreviated. Formulas, and text without spaces (such as Chinese), are broken
+    into lines instead.
     """
     return wrap(
         " ".join(short(word, width) if _WORD.search(word) else word for word in text.split()), width, 3

@@ -301,7 +301,8 @@ def summarize(info: TimelineInfo) -> str:
 
 
 def _starts_and_ends(call_lines: Sequence[int], reply_lines: Sequence[int]) -> Iterator[tuple[int, bool]]:
-    """Yield the starts (`True`) and ends (`False`) of the calls, in the order of the journal's lines."""
+    """Yield the index of a call with `True` at its start and with `False` at its end, in the order of the
+    journal's lines."""
     moments = [(line, call, True) for call, line in enumerate(call_lines)]
     moments += [(line, call, False) for call, line in enumerate(reply_lines) if line != -1]
     for _, call, is_start in sorted(moments):

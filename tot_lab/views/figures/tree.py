@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-# Rings around thoughts: what the search could still expand, and where a failed run was lost. They differ in
-# their number, width and colour. The explorer draws the same rings.
+# Rings around thoughts: what the search could still expand, where a failed run was lost, and right answers
+# that were not chosen. These kinds differ in the number, width and colour of their rings. The explorer draws
+# the same rings.
 
 
 class Ring(NamedTuple):
@@ -80,15 +81,15 @@ RINGS = {
     "last solvable": Ring((6, 9.5), 1.6, "circle-open-dot", _GREEN),
     "right, not chosen": Ring((6,), 3.5, "circle-open", _GREEN),
 }
-"""Rings by their names in the legend, in its order."""
+"""Rings by the name that the legend shows, in the order of the legend."""
 
 
 def rings_of(run: Run) -> dict[str, list[str]]:
     """Return the ids of the thoughts with a ring, by the name of the ring.
 
-    - open frontier: thoughts that a search kept and did not expand. If the run has not ended,
-      or was interrupted, also thoughts without a decision, but not the steps of an agent: neither they
-      nor a thought above them has a score
+    - open frontier: thoughts that a search kept and did not expand. If the run has not ended, or was
+      interrupted, also undecided thoughts that were evaluated or are below an evaluated thought. The steps of
+      an agent are neither
     - last solvable: the last thoughts of a failed run that could still lead to a right answer
     - right, not chosen: right answers of a failed run
     """
