@@ -548,3 +548,17 @@ def test_the_baselines_are_those_the_field_asks_for():
     for strategy in made.values():
         calls = [event for event in run(strategy).events if isinstance(event, Call)]
         assert {(call.temperature, call.max_tokens) for call in calls} == {(0.7, 100)}
+
+
+def test_a_call_that_was_not_sent_has_no_flops_and_shifts_no_point():
+    def reply(call):
+        if call.attempt == (1,):
+            return Reply(error="no model", sent=False)
+        return Reply(f"Answer: {7 if call.attempt == (0,) else 8}", input_tokens=30, output_tokens=20)
+
+    lab = tl.Lab(Scripted(reply), runs=None, roles={"answer": {"params": 1e9}})
+    made = wait(lab.run(tl.SelfConsistency(attempts=4), TASK))
+    each = 2e9 * 50
+    by_flops = points(made, [0, each, 2 * each, 3 * each], unit="flops")
+    by_calls = points(made, [0, 2, 3, 4])  # the second call takes no FLOPs
+    assert list(by_flops.answer)[1:] == list(by_calls.answer)[1:] == ["7", "8", "8"]

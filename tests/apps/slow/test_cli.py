@@ -324,6 +324,7 @@ TREE = ("tree_of_thoughts", *HAND)
         (("run",), "arguments are required: --model, --task"),
         (("run", *HAND, *SIM), "No strategy given. Begin with one of tree_of_thoughts, "),
         (("run", "search.width=2", *HAND, *SIM), "No strategy given. Begin with one of tree_of_thoughts, "),
+        (("run", "search.width=2", "one_answer", *HAND, *SIM), "Name a strategy before search.width=2."),
         (("run", "tree", *HAND, *SIM), "Unknown strategy 'tree'; known are tree_of_thoughts"),
         (("run", "raect", *HAND, *SIM), "Unknown strategy 'raect'; did you mean 'react'?"),
         (("run", "presets.chess", *HAND, *SIM), "presets.game24"),

@@ -147,6 +147,8 @@ def parse_strategies(words: Sequence[str]) -> dict[str, list[Strategy]]:
     groups = _group_by_name(words)
     if not groups:
         raise InvalidArgument(f"No strategy given. Begin with one of {', '.join(_strategies())}.")
+    if "=" in words[0]:
+        raise InvalidArgument(f"Name a strategy before {words[0]}.")
     for name, rest in groups:
         with argument_errors(name):
             if name == "baselines":
@@ -199,7 +201,7 @@ def add_offers(parser: Any) -> None:
 
 
 def _group_by_name(words: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Group the words: each name with the settings after it. Settings before the first name are dropped."""
+    """Group the words, of which the first is a name: each name with the settings after it."""
     groups: list[tuple[str, list[str]]] = []
     for word in words:
         if "=" not in word:
