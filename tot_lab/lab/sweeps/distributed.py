@@ -77,7 +77,8 @@ class News(NamedTuple):
 
     Attributes:
         runs: Run id, new lines of the journal, and the row if the run is finished.
-        requests: Calls of the client's cache. The next exchange brings their results in this order.
+        requests: Functions that call a method of the client's cache. The next exchange brings their results
+            in this order.
         warnings: Texts of warnings.
     """
 
@@ -224,7 +225,7 @@ _MAKING: ContextVar[_Making | None] = ContextVar("making", default=None)
 
 
 def _show(otherwise: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
-    """Send a warning of a worker's run to the client, which shows it."""
+    """Send a warning of a worker's run to the client, which shows it. Pass other warnings to `otherwise`."""
     if (making := _MAKING.get()) is None:
         otherwise(message, *where, **more)
     else:

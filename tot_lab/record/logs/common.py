@@ -69,7 +69,9 @@ def decoded(data: bytes | msgspec.Raw, type: type[T], place: str) -> T:
 
 
 def _without_constants(data: bytes | msgspec.Raw) -> bytes | None:
-    """Return JSON with null for `NaN` and `Infinity`, which Python writes. `None` if it contains neither."""
+    """Return JSON with null for `NaN` and `Infinity`, which Python writes. `None` if it contains neither, or
+    is damaged.
+    """
     held = bytes(data)
     if b"NaN" not in held and b"Infinity" not in held:
         return None
@@ -168,7 +170,7 @@ _TYPE_NAMES: dict[type, str] = {dict: "an object", list: "a list", str: "a text"
 
 def seconds(value: Any, name: str) -> float | None:
     """Return a time in seconds since 1970, from a date in ISO 8601 (UTC by default) or from milliseconds.
-    `None` if it is missing."""
+    `None` if it is missing. Raises ValueError, which names the field `name`, for any other value."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -352,7 +354,7 @@ def text_of(value: Any, role: str | None = None) -> str:
         role: `user` for an input, `assistant` for an output.
     """
     for _ in range(5):
-        if isinstance(value, dict):  # here a list of two texts is not a message
+        if isinstance(value, dict):  # `unwrapped` would take a list of two texts for a message
             value = unwrapped(value)
         if isinstance(value, str):
             return value
