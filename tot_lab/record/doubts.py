@@ -81,8 +81,8 @@ def _wanted(run: Run) -> str:
 
 def _filled_prompts(run: Run) -> Iterator[Doubt]:
     """Yield a doubt for each prompt of the strategy that contains the question instead of `{problem}`, for
-    example because it was written as an f-string. A prompt without `{problem}` becomes the system message of
-    every task, so every task would get this question.
+    example because it was written as an f-string. A text without any slot is sent as the system message, so
+    the model would get this question with every task.
     """
     waiting: list[Any] = [run.header.strategy]
     while waiting:

@@ -143,7 +143,7 @@ def _unreadable(run: Run) -> Counter[str]:
                 count(purpose)
             if purpose in _EVALUATED_BY:
                 rounds[_EVALUATED_BY[purpose]].retries += 1
-        elif isinstance(event, Scored) and event.by == "rollout":  # its unreadable replies are counted by their notes
+        elif isinstance(event, Scored) and event.by == "rollout":  # its notes count its losses
             rounds.update({by: _Round() for by in rounds})
         elif isinstance(event, Scored) and (by := event.by if event.by in rounds else latest) is not None:
             # `latest` is for a user's evaluator: its own name in `by`, but calls of a standard purpose.

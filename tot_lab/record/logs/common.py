@@ -86,8 +86,8 @@ def _without_constants(data: bytes | msgspec.Raw) -> bytes | None:
 def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
     """Return the JSON values of a file, each with its place for error messages.
 
-    The file holds a list, a list in the field `data` or `runs` of an object, one object per line, or objects
-    one after the other. Each row of a Parquet file is an object, with times in ISO 8601.
+    The file holds one object, a list, a list in the field `data` or `runs` of an object, one object per line,
+    or objects one after the other. Each row of a Parquet file is an object, with times in ISO 8601.
     """
     data = contents(path)
     if data.startswith(MAGIC):
@@ -113,7 +113,9 @@ def _rows(path: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _objects(path: str | os.PathLike[str], data: bytes, error: JournalError) -> Iterator[tuple[str, Any]]:
-    """Yield the objects of a file with one object per line, or with objects one after the other."""
+    """Yield the place and the value of each object in a file with one object per line, or with objects one
+    after the other. `error` is raised if the first one is damaged.
+    """
     lines = data.split(b"\n")
     first = next((line.strip() for line in lines if line.strip()), b"")
     if first[-1:] in b"}]" and len(first) > 1:

@@ -80,7 +80,7 @@ def own_run(spans: Iterable[tuple[Own, LoggedCall | None]], place: str) -> Run |
         place: Names the trace in errors.
 
     Raises:
-        JournalError: If a span is missing or damaged.
+        JournalError: If any other span is missing, or a span is damaged.
     """
     lines: dict[int, str] = {}
     calls: dict[int, LoggedCall] = {}
