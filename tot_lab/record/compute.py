@@ -74,7 +74,7 @@ def compute_of(lines: Sequence[Line], params: Params, unknown: Iterable[str]) ->
 
 
 def params_in(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
-    """Return the numbers of parameters that the roles of a header state. `None` if it is not stated.
+    """Return the numbers of parameters that the roles of a header state, `None` where none is stated.
 
     The key is the name of the role's model, `@ROLE` if the role holds the settings of its model, or the role
     if it has no model of its own.

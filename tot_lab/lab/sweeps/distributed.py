@@ -359,7 +359,7 @@ class _Worker:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     async def _exchange(self, future: Future[Any]) -> str:
-        """Give a worker its runs and take in its news, until it dies. Returns the error that showed its death.
+        """Give a worker its runs and take in its news, until it dies. Returns the error that showed this.
         Raises the exception of a worker that could not be created.
         """
         if (error := await _in_loop(self.client, future.exception)) is not None:

@@ -114,7 +114,7 @@ def _rows(path: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
 
 def _objects(path: str | os.PathLike[str], data: bytes, error: JournalError) -> Iterator[tuple[str, Any]]:
     """Yield the place and the value of each object in a file with one object per line, or with objects one
-    after the other. `error` is raised if the first one is damaged.
+    after the other. `error` is raised for a file with neither.
     """
     lines = data.split(b"\n")
     first = next((line.strip() for line in lines if line.strip()), b"")
