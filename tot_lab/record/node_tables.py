@@ -256,8 +256,8 @@ class _Runs:
         return made
 
     def _end(self, rows: Sequence[int], nodes: Sequence[LoggedNode], answer: str | None) -> LoggedEnd:
-        """Return the end of the run in `rows`: the deepest node on the path to the answer, and the nodes in
-        the state `answer`, the best score first.
+        """Return the end of the run in `rows`. It names the deepest node on the path to the answer, then the
+        nodes in the state `answer`, the best score first.
         """
         final = [node for node in nodes if node.state == "answer"]
         final.sort(key=lambda node: -1.0 if node.score is None else -node.score)

@@ -347,7 +347,7 @@ class Run(RunMethods):
 
     @property
     def score(self) -> float | None:
-        """The score of the thought that holds the answer, 0–1."""
+        """The score of the thought that holds the answer, 0–1. `None` if it has none."""
         return self._ended.score if self._ended else None
 
     @cached_property
@@ -448,7 +448,7 @@ class Run(RunMethods):
 
     @property
     def best(self) -> Node | None:
-        """The thought that holds the answer."""
+        """The thought that holds the answer. `None` if no thought does."""
         return self.tree[self._ended.node] if self._ended and self._ended.node is not None else None
 
     @cached_property

@@ -252,7 +252,11 @@ class Recorder:
         return min(left, key=lambda pair: pair[0])[1] if left else None
 
     def flush(self) -> None:
-        """Append new records to the file in one write, and call the watchers."""
+        """Append new records to the file in one write, and call the watchers.
+
+        For a resumed run, the first call cuts off the file after the repeated lines. It raises `Divergence`
+        if one of these lines was not repeated.
+        """
         batch = self.lines[self._written :]
         if not batch:
             return

@@ -180,8 +180,8 @@ class Steered:
     """Makes the changes of a person in the searches of a run.
 
     Args:
-        recorded: The changes in a record that is repeated, by the root of their search and the number of its
-            pick.
+        recorded: The changes in a record that is repeated, by the root of the search and the number of the
+            pick at which they were made.
         steering: Supplies the new changes of a person.
         raise_budget: Raises limits of the run.
         samples: Makes the sample counter of a search.
