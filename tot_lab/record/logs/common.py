@@ -191,8 +191,8 @@ _MAX_SECONDS = 6e10  # about the year 3871
 
 
 def tokens(value: Any, name: str) -> int | None:
-    """Return a number of tokens. `None` if it is missing. Raises ValueError, which names the field `name`, for
-    any other value.
+    """Return a number of tokens. `None` if it is missing. Raises ValueError, which names the field `name`,
+    for any other value.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
