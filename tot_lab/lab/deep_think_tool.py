@@ -5,7 +5,7 @@ the tool if its task names it. Each call is a run of the lab with which the tool
 counts in that lab.
 
 References:
-    Cogtrix, `deep_think`.
+    Cogtrix, an assistant (github.com/NorthlandPositronics/Cogtrix), tool `deep_think`.
 """
 
 from __future__ import annotations

@@ -39,10 +39,6 @@ from tot_lab.models.providers import (
 from tot_lab.models.stack import Endpoint, is_model
 from tot_lab.strategies.research import ResearchDelegate
 
-# Settings come from an option, the environment and files. A project file may come from an untrusted
-# repository. Files of other users are ignored.
-
-
 FILE = "tot_lab.toml"
 """Name of a settings file."""
 
@@ -381,7 +377,7 @@ def _model_in_environment() -> dict[str, str]:
 
 
 def model_places(places: Sequence[SettingsSource], models: Mapping[str, Any]) -> dict[str, SettingsSource]:
-    """Return the source of each setting of the model.
+    """Return the source of each setting of the model. `models` are the named models.
 
     A named model (`models.NAME`) is complete, so sources of lower precedence add nothing to it.
     """

@@ -79,7 +79,9 @@ class PlanFold:
         return [at]
 
     def _planned(self, note: Note, t: float) -> None:
-        """Add a plan or a new version of it. Steps that were not rewritten keep their state."""
+        """Add a plan or a new version of it. Steps that were not rewritten keep their state, but those that
+        a patch dropped are skipped, and other skipped steps are pending again.
+        """
         old = self.plans.get(note.at)
         before = {step.id: step for step in old.steps} if old else {}
         steps = []

@@ -58,7 +58,9 @@ def _without_template(part: Part) -> dict[str, Any]:
 
 
 async def _follow(strategy: Strategy, task: Task, replies: _Replies) -> dict[str, Call]:
-    """Carry out a strategy with `replies`. The domain's simulated model makes and adds missing ones."""
+    """Carry out a strategy with `replies`, and return its first call of each purpose. Missing replies are
+    made by the domain's simulated model and added to `replies`.
+    """
     runner = Lab(task.domain.player, runs=None).runner
     player: Any = model_named(task.domain.player)
     first: dict[str, Call] = {}

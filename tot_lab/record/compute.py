@@ -32,7 +32,8 @@ class Flops(NamedTuple):
         flops: FLOPs if every prompt is processed in full.
         flops_prefix_once: FLOPs on a server that caches all prefixes: the prefix that a prompt shares with an
             earlier call of the run to the same model (prompt and reply) is not processed again. The tokens of
-            the prefix are estimated from its fraction of the characters of the prompt.
+            the prefix are estimated from its fraction of the characters of the prompt. Also `None` if the
+            record lacks the prompts.
     """
 
     flops: float | None = None
@@ -73,8 +74,10 @@ def compute_of(lines: Sequence[Line], params: Params, unknown: Iterable[str]) ->
 
 
 def params_in(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
-    """Return the numbers of parameters that the roles of a header state: by the name of the role's model, or
-    by the role if it has no model of its own.
+    """Return the numbers of parameters that the roles of a header state, `None` where none is stated.
+
+    The key is the name of the role's model, `@ROLE` if the role holds the settings of its model, or the role
+    if it has no model of its own.
     """
     params: dict[str, float | None] = {}
     for role, given in roles.items():

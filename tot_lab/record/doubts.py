@@ -81,7 +81,8 @@ def _wanted(run: Run) -> str:
 
 def _filled_prompts(run: Run) -> Iterator[Doubt]:
     """Yield a doubt for each prompt of the strategy that contains the question instead of `{problem}`, for
-    example because it was written as an f-string. A prompt without a slot is the system message of all tasks.
+    example because it was written as an f-string. A text without any slot is sent as the system message, so
+    the model would get this question with every task.
     """
     waiting: list[Any] = [run.header.strategy]
     while waiting:
@@ -104,8 +105,8 @@ of the game of 24, such as `4 9 1 3`, has at least this length.
 
 
 def _repeated_samples(run: Run) -> Iterator[Doubt]:
-    """Yield a doubt for each role if at least half of its calls repeat a request at temperature 0, and one if
-    the whole run repeats the first run of the task.
+    """Yield a doubt for each role if at least half of its calls repeat a request at temperature 0, and one
+    for a repeat in which all calls are at temperature 0.
     """
     calls = [line.e for line in run.lines_of(Call) if isinstance(line.e, Call)]
     repeats: Counter[str] = Counter()

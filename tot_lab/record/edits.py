@@ -41,7 +41,9 @@ class Branched(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Branched | None:
-        """The branch that a header describes, or `None`. Raises ValueError for an invalid description."""
+        """Return how a run was branched, from `Header.branched`. `None` if that is empty. Raises ValueError
+        if it is invalid.
+        """
         return msgspec.convert(data, cls) if data else None
 
 

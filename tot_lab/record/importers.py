@@ -142,13 +142,13 @@ def _existing(path: Path) -> Path:
 
 
 def run_files(folder: Path, endings: Collection[str] = ENDINGS) -> list[Path]:
-    """Return the files of runs in a folder and its subfolders that `load` would read.
+    """Return the files of runs in a folder and its subfolders that have a suffix in `endings`.
 
     Raises:
         FileNotFoundError: If the folder has no such file.
 
     Warns:
-        UserWarning: If no importer recognises some of the files with a suffix in `ENDINGS`.
+        UserWarning: If no importer recognises some of the files with such a suffix.
     """
     files, others = list[Path](), list[Path]()
     for file in files_below(folder):
@@ -207,7 +207,9 @@ def _recognises(name: str, importer: Importer, head: bytes) -> bool:
 
 
 def _importers() -> Iterator[tuple[str, Importer]]:
-    """Yield the built-in importers by name, then those of installed packages, each imported when reached."""
+    """Yield the built-in importers with their names, then those of installed packages, which are imported
+    when they are reached.
+    """
     yield from built_in("importers").items()
     for name in offered("importers"):
         if (component := load_installed(name, "importers")) is not None:

@@ -222,7 +222,9 @@ class Texts:
         return short
 
     def completed(self, line: Line, place: str) -> Line:
-        """Return `line` with the text that was left out (`Line.like`)."""
+        """Return `line` with the text that was left out (`Line.like`). Raises `JournalError` if no earlier
+        line holds the text.
+        """
         kind = type(line.e)
         of_reply = line.like == _REPLY and kind is Thought
         text = self._reply_before(line) if of_reply else self.last.get(kind)
@@ -275,7 +277,7 @@ def parse_journal(data: bytes, path: str | os.PathLike[str]) -> tuple[Header, li
         for number, text in enumerate(texts, 2):
             if not _is_verified(text):
                 raise _changed(path, number, text)
-        left = data[end:]  # a damaged newline is followed by a complete line
+        left = data[end:]  # a complete line in there has lost its newline
         for found in _ANY_FIELD.finditer(left):
             if found.end() < len(left) and _is_verified(left[: found.end()]):
                 raise _changed(path, len(texts) + 2, left)
@@ -291,7 +293,8 @@ def parse_journal(data: bytes, path: str | os.PathLike[str]) -> tuple[Header, li
 
 
 def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
-    """Return the header of a journal and the end of its run, without decoding the other lines.
+    """Return the header of a journal and the end of its run, `None` if it has not ended. The other lines are
+    not decoded.
 
     Raises:
         OSError: If the file cannot be opened.
@@ -299,7 +302,7 @@ def outline(path: str | os.PathLike[str]) -> tuple[Header, Ended | None]:
     """
     data = read_regular(path)
     header = _read_header(path, data[: max(data.find(b"\n"), 0)])
-    at = data.rfind(b'"e":{"type":"ended"')  # no string contains this, with its quotes escaped
+    at = data.rfind(b'"e":{"type":"ended"')  # in a string, these quotes would be escaped
     line = data[data.rfind(b"\n", 0, at) + 1 : data.find(b"\n", at)] if at >= 0 else b""
     try:
         ended = line_decoder.decode(line).e if line else None

@@ -122,7 +122,7 @@ def _unreadable(run: Run) -> Counter[str]:
     if asked.isdisjoint(_EVALUATED_BY) and noted.isdisjoint((*UNREADABLE, "json.retried")):
         return unreadable
     lines = [line for line in run.lines if line.p]
-    for line in sorted(lines, key=attrgetter("p")):  # a call stays before its reply
+    for line in sorted(lines, key=attrgetter("p")):  # stable: a call stays before its reply
         event = line.e
         if isinstance(event, Call):
             purposes[line.p] = event.purpose
@@ -143,7 +143,7 @@ def _unreadable(run: Run) -> Counter[str]:
                 count(purpose)
             if purpose in _EVALUATED_BY:
                 rounds[_EVALUATED_BY[purpose]].retries += 1
-        elif isinstance(event, Scored) and event.by == "rollout":  # its unreadable replies have notes
+        elif isinstance(event, Scored) and event.by == "rollout":  # its notes count its losses
             rounds.update({by: _Round() for by in rounds})
         elif isinstance(event, Scored) and (by := event.by if event.by in rounds else latest) is not None:
             # `latest` is for a user's evaluator: its own name in `by`, but calls of a standard purpose.

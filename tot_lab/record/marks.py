@@ -67,7 +67,9 @@ def marks_file(journal: str | os.PathLike[str]) -> Path:
 
 
 def made(tree: Tree, id: str, verdict: str | None, note: str) -> Mark:
-    """A mark on a thought of `tree`. Raises ValueError for an unknown thought or verdict."""
+    """A mark on a thought of `tree`. Raises ValueError for an unknown thought or verdict, and TypeError for a
+    note that is not a text.
+    """
     if id not in tree:
         raise ValueError(f"no thought {id!r} in this run. `run.nodes_df()` lists the ids.")
     if verdict not in ("right", "wrong", None):

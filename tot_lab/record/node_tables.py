@@ -256,8 +256,8 @@ class _Runs:
         return made
 
     def _end(self, rows: Sequence[int], nodes: Sequence[LoggedNode], answer: str | None) -> LoggedEnd:
-        """Return the end of the run in `rows`: the deepest node on the path to the answer, and the nodes in
-        the state `answer`, the best score first.
+        """Return the end of the run in `rows`. It names the deepest node on the path to the answer, then the
+        nodes in the state `answer`, the best score first.
         """
         final = [node for node in nodes if node.state == "answer"]
         final.sort(key=lambda node: -1.0 if node.score is None else -node.score)
@@ -298,7 +298,7 @@ def _task_of(nodes: Sequence[LoggedNode], tasks: Mapping[str, Task]) -> Task | N
 
 
 def _run_id(own: str | None) -> str:
-    """Return an id of a run that can be part of a file name: `own`, or else its checksum."""
+    """Return an id of a run that can be part of a file name: `own`, or else its checksum. "" for `None`."""
     if own is None or re.fullmatch(r"[\w-]{1,64}", own):
         return own or ""
     return f"{zlib.crc32(own.encode('utf-8', 'replace')):08x}"
@@ -332,7 +332,7 @@ class _Table:
                 del self.columns["state"]
         known = set(self.columns.values())
         if "mark" not in self.names:
-            known.add("note")  # a person's note only if there are marks
+            known.add("note")  # without marks, `note` does not hold people's notes
         self.columns |= {name: name for name in _FURTHER if name in self.names and name not in known}
 
     def expect_scores(self, score_range: tuple[float, float] | None) -> None:
@@ -377,7 +377,9 @@ class _Table:
         warnings.warn(text, RuntimeWarning, stacklevel=4)
 
     def cells(self, name: str, required: bool) -> list[Any]:
-        """The cells of a column, `None` where they are empty."""
+        """The cells of a column, `None` where they are empty. Raises `JournalError` for an unknown column
+        and, if `required`, for an empty cell.
+        """
         cells = [row.get(name) for row in self.rows]
         if name not in self.names:
             has = ", ".join(map(repr, self.rows[0])) or "none"
@@ -503,7 +505,9 @@ def _names(columns: str | tuple[str, str] | None) -> tuple[str | None, ...]:
 
 
 def _started(row: Mapping[str, Any], nodes: Sequence[LoggedNode], time: Times, where: FieldPlace) -> str:
-    """The first time in ISO 8601. Empty if the times are numbers, which have no known start."""
+    """The first time in ISO 8601. Empty if there are no times, or if they are numbers, which may count from
+    any moment.
+    """
     first = start_of(nodes, where)
     if time is None or first is None:
         return ""

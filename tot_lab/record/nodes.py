@@ -252,7 +252,7 @@ def question_task(question: str, answer: Any = None, *, id: str = "") -> Task | 
 def _shares(
     nodes: Sequence[LoggedNode], score_range: tuple[float, float], where: FieldPlace
 ) -> list[float | None]:
-    """Return the scores of the nodes, scaled from `score_range` to 0 to 1."""
+    """Return the scores of the nodes, mapped from `score_range` to the range from 0 to 1."""
     low, high = (finite(end) for end in score_range)
     if low is None or high is None or not low < high:
         raise ValueError(f"score_range must be two numbers, the lower one first: got {score_range!r}.")
@@ -384,7 +384,9 @@ def _has_own_id(node: LoggedNode) -> bool:
 
 
 def _times(nodes: Sequence[LoggedNode], where: FieldPlace) -> tuple[list[float] | None, float | None]:
-    """Return the times of the nodes since the first time, and that time. `None` if a node has no time."""
+    """Return the times of the nodes since the first time, and that time. Both are `None` if a node has
+    neither a time nor a call with an end.
+    """
     known: list[float] = []
     for node in nodes:
         time = node.time
@@ -403,7 +405,7 @@ def _times(nodes: Sequence[LoggedNode], where: FieldPlace) -> tuple[list[float] 
 
 
 def start_of(nodes: Sequence[LoggedNode], where: FieldPlace) -> float | None:
-    """Return the first time in the nodes. `None` if a node has no time.
+    """Return the first time in the nodes. `None` if a node has neither a time nor a call with an end.
 
     Raises:
         JournalError: If the times span over a century.
@@ -522,7 +524,9 @@ def _known(ids: Mapping[str, str], own: str) -> str:
 
 
 def _answer(task: Task | None, nodes: Sequence[LoggedNode], index: Mapping[str, int], own: str) -> str:
-    """Return the answer on the path to a node, according to the task's domain."""
+    """Return the answer on the path to a node, as the task's domain reads it. Without a task, return the text
+    of the node.
+    """
     if task is None:
         return nodes[index[own]].text
     path: list[LoggedNode] = []

@@ -304,9 +304,9 @@ def id_of(ids: Mapping[str, str], y: str, number: int) -> str:
 
 
 def _samples_in(entry: Entry) -> int:
-    """Return the number of samples per evaluation.
+    """Return the number of samples per evaluation, or of votes per level. 0 without steps.
 
-    The logs do not state it. It is estimated as the largest number of samples that any sum in the log
+    The logs do not state it. It is estimated as the largest number of samples that any sum in the entry
     consists of.
     """
     if not entry.steps:
@@ -377,9 +377,9 @@ LONGEST_SEARCH = 100
 def _crossword(states: Sequence[State], number: int) -> _Converted:
     """Convert a depth-first search.
 
-    The parent of a state is the state without its last word. Its score is that of its worst clue, as in
-    `MiniCrossword`. If the search pruned, states with an impossible clue were not expanded. The answer is the
-    first of the deepest states (section 4.3).
+    The parent of a state is the state without its last word. The score of a state is that of its worst clue,
+    as in `MiniCrossword`. If no state with an impossible clue was expanded, these states count as pruned. The
+    answer is the first of the deepest states (section 4.3).
     """
     domain = class_of(CROSSWORD, Domain)()
     question = f"mini crossword {number} of the log, which does not hold its clues"

@@ -15,7 +15,7 @@ class Routed(NamedTuple):
         selected: The strategy that was chosen.
         used: The strategy that ran last. It differs from `selected` if that gave only a partial result, so
             that the default strategy ran too.
-        kind: Kind of the task, or of its domain if the routes name it. `None` if no kind was decided.
+        kind: Kind of the task, or of its domain if `by` is `table`. `None` if neither is known.
         by: How it was chosen: `table`, `rule`, `model` or `default`.
         why: The reason.
     """

@@ -15,7 +15,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         sent: Calls that were sent to a model.
-        keys: Hashes of the cache keys of the calls that were made, 8 bytes each (`sweep.KEY`).
+        keys: Hashes of the cache keys of the calls that were made, 8 bytes each
+            (`tot_lab.lab.sweeps.sweep.KEY`).
         version: Version of tot_lab that recorded the run.
         model_note: See `Run.model_note`.
         losses: Numbers of calls, and of failed, unreadable and truncated ones, by role. `None` if unknown.

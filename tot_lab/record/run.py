@@ -191,7 +191,7 @@ class Run(RunMethods):
 
     @property
     def question(self) -> str:
-        """The question of the task."""
+        """The question of the task. Without a task, the text of the first thought."""
         if self.header.task:
             return str(self.header.task.get("question", ""))
         thoughts = (line.e for line in self.lines if isinstance(line.e, Thought))
@@ -199,7 +199,7 @@ class Run(RunMethods):
 
     @property
     def name(self) -> str:
-        """The name of the strategy."""
+        """The name of the strategy, with `(counterfactual)` if replies of other runs answered the calls."""
         name = str(self.header.strategy.get("name") or self.header.strategy.get("kind", "run"))
         return f"{name} (counterfactual)" if self.header.counterfactual else name
 
@@ -281,7 +281,7 @@ class Run(RunMethods):
         return self._ended.stop_reason if self._ended else None
 
     @property
-    def status(self) -> str | None:  # with `Literal[…]`, Jedi 0.20 offers no completions for `Run`
+    def status(self) -> str | None:  # not `Literal[…]`: Jedi 0.20 would not complete `Run`
         """The outcome of a run that has ended, else `None`.
 
         `completed`: it ended by itself and has an answer. `partial`: a budget, a limit, a cancellation or
@@ -347,7 +347,7 @@ class Run(RunMethods):
 
     @property
     def score(self) -> float | None:
-        """The score of the thought that holds the answer, 0–1."""
+        """The score of the thought that holds the answer, 0–1. `None` if it has none."""
         return self._ended.score if self._ended else None
 
     @cached_property
@@ -448,7 +448,7 @@ class Run(RunMethods):
 
     @property
     def best(self) -> Node | None:
-        """The thought that holds the answer."""
+        """The thought that holds the answer. `None` if no thought does."""
         return self.tree[self._ended.node] if self._ended and self._ended.node is not None else None
 
     @cached_property
@@ -678,7 +678,9 @@ class _Beside(msgspec.Struct):
 
 
 def _line_of(lines: Sequence[Line]) -> str:
-    """The first line of the file that does not fit the tree, as text for an error."""
+    """The first line of the file that does not fit the tree, or else the line with the end, as text for an
+    error.
+    """
     tree = Tree()
     for number, line in sorted(enumerate(lines, 2), key=lambda pair: pair[1].p):
         try:
@@ -694,7 +696,9 @@ def selected_strategies(run: Run) -> dict[str, str]:
 
 
 def _refusal(found: dict[str, Any] | None) -> str:
-    """Return what a note about a refused call states: its maximum cost, and what was left of the limit."""
+    """Return what `found`, the data of a note `call.refused`, states: the maximum cost of the call, and what
+    was left of the limit. "" for `None`.
+    """
     if found is None:
         return ""
     left, cap = found["left"], found.get("cap")

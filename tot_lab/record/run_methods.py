@@ -7,4 +7,4 @@ from tot_lab.core.attach import NamesNearest
 
 
 class RunMethods(NamesNearest):
-    """Base of `Run`: frames, figures, pages, plans and replay, each attached by its own subpackage."""
+    """Base of `Run` with its attached methods: frames, figures, HTML pages, reports, plans and replay."""

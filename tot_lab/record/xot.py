@@ -71,7 +71,14 @@ class Step(msgspec.Struct):
 
 
 class Entry(msgspec.Struct):
-    """A puzzle. `ys` are the final replies, and `infos` the authors' own verdicts on them."""
+    """A puzzle.
+
+    Attributes:
+        ys: The final replies.
+        idx: Number of the puzzle.
+        steps: The levels of the search, and its end. Empty for a log of single answers.
+        infos: The authors' own verdicts on `ys`.
+    """
 
     ys: list[str]
     idx: int = -1
@@ -198,7 +205,7 @@ _METHODS = {"io": "IO", "cot": "CoT", "tot": "ToT", "got": "GoT", "xot": "XoT"}
 
 
 def _method(entries: Sequence[Entry], named: _Named) -> str:
-    """The method, with the width of a search or the number of samples if it is not 1."""
+    """Name the method, with the width of a search, or with the number of samples if it is above 1."""
     steps = [step for entry in entries for step in entry.steps]
     if steps:
         method = "GoT" if any(step.select is not None for step in steps) else "ToT"
@@ -208,7 +215,8 @@ def _method(entries: Sequence[Entry], named: _Named) -> str:
 
 
 def _evaluations(path: Path, entries: Sequence[Entry]) -> dict[float, Evaluation]:
-    """The evaluations by the values in the log. A value is 0 if no sample could be read.
+    """The evaluations by the values in the log. 0 and null mean that no sample could be read; both have the
+    key 0.
 
     No log states the number of samples. It is estimated as the most samples that any value is the sum of.
     """
@@ -380,7 +388,7 @@ class _Records:
         self.records.append(Ended("answered", answer, best, None, tuple(ranked)))
 
     def stated(self, text: str) -> list[str]:
-        """The answers in a reply to a prompt that asked for several solutions, each as a separate text."""
+        """The answers in a reply to a prompt that asked for several solutions. Empty for other prompts."""
         find = getattr(self.task.domain, "stated_answers", None)
         return find(text) if self.multiple and find is not None else []
 

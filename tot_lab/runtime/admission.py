@@ -48,7 +48,7 @@ class Admission:
         self.clock = clock
         self.in_order = in_order
         self.held: deque[PendingCall] = deque()
-        """Calls that wait for room in a budget."""
+        """Calls that wait for room in a budget, or until the bounds of their model are loaded."""
         self.root = Scope(None, budget, 0.0)
         self._on_loaded = on_loaded
         self._loading: dict[str | None, asyncio.Task[None]] = {}

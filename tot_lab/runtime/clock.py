@@ -112,7 +112,7 @@ class Clock:
         if self._timer is not None:
             self._timer.cancel()
         self._heap.clear()
-        del self._expire, self._tick  # they refer to the driver
+        del self._expire, self._tick  # breaks the reference cycles through the driver
 
     def _resume_group(self, branch: Branch, now: float) -> float:
         """Continue to count the group's time for a branch. Returns the deadline of this branch."""

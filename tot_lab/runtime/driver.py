@@ -209,7 +209,9 @@ class Driver:
     # Calls.
 
     def _take_up(self, branch: Branch, position: Position, step: Call | Effect) -> None:
-        """Answer the call that a branch waits for, or make it."""
+        """Record the call that a branch waits for. Then answer it from the journal, make it, hold it back or
+        refuse it.
+        """
         call, carry_out = (step, None) if isinstance(step, Call) else step
         if self.repeat:
             call = msgspec.structs.replace(call, repeat=self.repeat)
@@ -293,7 +295,9 @@ class Driver:
         self.stepper.refuse(pending.branch, reply, error)
 
     def _release_held(self, *, all: bool = False) -> None:
-        """Make or refuse the held calls that need not wait any longer. In a paused run they keep waiting."""
+        """Make or refuse the held calls that need not wait any longer. In a paused run they keep waiting,
+        unless `all` is true.
+        """
         if self._paused and not all:
             return
         for pending, refusal in self.admission.released(all=all):

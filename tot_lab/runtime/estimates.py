@@ -222,7 +222,9 @@ def _sized(most: Amounts, params: float | None) -> Amounts:
 
 
 def _within(budget: Budget | None, bound: Amounts) -> Amounts:
-    """Apply the limits of a budget."""
+    """Return `bound` lowered to the limits of a budget. A limit on tokens also replaces an unknown bound; an
+    unknown cost stays unknown.
+    """
     if budget is None:
         return bound
     limits: Mapping[str, Any] = {

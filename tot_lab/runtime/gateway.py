@@ -317,7 +317,7 @@ def _through(stack: Backend, request: Requests, is_keyed: bool) -> Route:
 
 
 def _batch_key(model: Endpoint, call: Call, request: Requests) -> Hashable | None:
-    """Return a key that is equal for calls that can be sent as one request. `None` if `call` cannot."""
+    """Return a key that is equal for calls that can be one request. `None` if `call` must be sent alone."""
     key = model.list_key(call)
     return request(call).of_any_sample if key is None and model.takes_n(call) else key
 

@@ -60,8 +60,8 @@ class Divergence(Halt):
 
 
 def remove_journal(path: Path) -> None:
-    """Remove a journal with an incomplete header, which holds no run. Raises `HeldByAnother`, or
-    FileNotFoundError if the file no longer exists.
+    """Remove a journal with an incomplete header, which holds no run. Raises `HeldByAnother` if another
+    process is writing it, and FileNotFoundError if it no longer exists.
     """
     file = os.open(path, os.O_RDWR)
     try:
@@ -252,7 +252,11 @@ class Recorder:
         return min(left, key=lambda pair: pair[0])[1] if left else None
 
     def flush(self) -> None:
-        """Append new records to the file in one write, and call the watchers."""
+        """Append new records to the file in one write, and call the watchers.
+
+        For a resumed run, the first call cuts off the file after the repeated lines. It raises `Divergence`
+        if one of these lines was not repeated.
+        """
         batch = self.lines[self._written :]
         if not batch:
             return
@@ -396,7 +400,9 @@ class Recorder:
         self._record(Scored(id, score, score, tuple(samples), by))
 
     def decide(self, id: str, what: Decision, reason: str = "", other: str | None = None) -> None:
-        """Record a decision about a thought; see `Decided`. `other` is what it was merged into."""
+        """Record a decision about a thought; see `Decided`. `other` is the id of the thought that it was
+        merged into.
+        """
         self._known(id, *([] if other is None else [other]))
         self._record(Decided(id, what, reason, other))
 

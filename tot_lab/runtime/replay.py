@@ -159,11 +159,12 @@ def budget_of(header: Header) -> Budget | None:
 
 
 def runnable(header: Header, strategy: Strategy | None, task: Task | None) -> tuple[Strategy, Task]:
-    """Return the strategy and the task of a recorded run.
+    """Return the strategy and the task that repeat a recorded run: those given, or else those in its header.
 
     Raises:
-        LookupError: If the run was not made by a strategy, or if they need functions that a file does not
-            hold. A missing model function is no error, since a replay does not call models.
+        LookupError: If the run was not made by a strategy, or if the strategy or the task needs functions
+            that a file does not hold. A missing model function is no error here: a replay calls no
+            models, and `Gateway.enlist` reports it when a run is resumed.
     """
     if strategy is None:
         strategy = recorded_strategy(header)

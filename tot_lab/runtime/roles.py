@@ -155,7 +155,7 @@ def _instructed(system_prompt: str, call: Call) -> Call:
 
 
 def _assigned(roles: Mapping[str, Role], thinking: Procedure[Answer]) -> Procedure[Answer]:
-    """Return `thinking` with the settings of `roles` in every model call."""
+    """Return `thinking` with the settings of `roles` in the model calls that do not set them."""
     settings = {
         role: {
             "model": f"@{role}" if isinstance(given.model, Part) else given.model,

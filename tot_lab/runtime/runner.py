@@ -469,9 +469,9 @@ def _identity(model: dict[str, Any]) -> Any:
 def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
     """Return the lines from which a run can continue, or `None` if it is finished.
 
-    Lines recorded after the run was cancelled or stopped by the `spend` limit are dropped, and so is an end
-    that a bug caused. If the run ended because calls failed and the model may be called again (`asking`),
-    everything from the first failed call on is dropped.
+    Everything is dropped from the first reply on that states a cancellation or a refusal by the `spend`
+    limit, and so is an end that a cancellation or a bug caused. If the run ended because calls failed and the
+    model may be called again (`asking`), everything from the reply to the first failed call on is dropped.
     """
     for number, line in enumerate(lines):
         if isinstance(line.e, Reply) and line.e.error in ("cancelled", REFUSED):
@@ -484,7 +484,7 @@ def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
 
 
 def _before_failures(lines: list[Line]) -> Iterator[list[Line]]:
-    """Yield the lines before each call that failed."""
+    """Yield the lines before the reply to each failed call. The call itself is kept."""
     for number, line in enumerate(lines):
         if isinstance(line.e, Reply) and line.e.error is not None and is_admitted(line.e):
             yield lines[:number]

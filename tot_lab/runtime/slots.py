@@ -1,4 +1,4 @@
-"""Slots: limits on the calls in flight that all runs of a process share, over threads and event loops."""
+"""Slots: limits on the calls in flight of all runs of a process together, over threads and event loops."""
 
 from __future__ import annotations
 

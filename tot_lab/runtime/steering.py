@@ -2,8 +2,8 @@
 
 A change (`tot_lab.core.acts.Act`) waits until the search picks the next thought to expand, and is recorded
 there. `Steering` may be used from any thread. `Steered` makes the changes when a search requests them, so
-neither the driver nor the searches know which changes exist. It also gives a search the sample indices of an
-earlier record.
+neither the driver nor the searches know which changes exist. `Steered` also gives a search the sample indices
+of an earlier record.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Steering:
             score: Its score, 0 to 1. It is not evaluated.
 
         Raises:
-            ValueError: If the run is not under way, has no such thought, the domain cannot read the text, or
-                the score is not from 0 to 1.
+            ValueError: If the run is not under way, has no such thought, the path to the thought is complete,
+                the domain cannot read the text, or the score is not from 0 to 1.
         """
         run = self._run()
         if node not in run.tree:
@@ -180,8 +180,8 @@ class Steered:
     """Makes the changes of a person in the searches of a run.
 
     Args:
-        recorded: The changes in a record that is repeated, by the root of their search and the number of its
-            pick.
+        recorded: The changes in a record that is repeated, by the root of the search and the number of the
+            pick at which they were made.
         steering: Supplies the new changes of a person.
         raise_budget: Raises limits of the run.
         samples: Makes the sample counter of a search.

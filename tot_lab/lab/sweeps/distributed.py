@@ -77,7 +77,8 @@ class News(NamedTuple):
 
     Attributes:
         runs: Run id, new lines of the journal, and the row if the run is finished.
-        requests: Calls of the client's cache. The next exchange brings their results in this order.
+        requests: Functions that call a method of the client's cache. The next exchange brings their results
+            in this order.
         warnings: Texts of warnings.
     """
 
@@ -224,7 +225,7 @@ _MAKING: ContextVar[_Making | None] = ContextVar("making", default=None)
 
 
 def _show(otherwise: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
-    """Send a warning of a worker's run to the client, which shows it."""
+    """Send a warning of a worker's run to the client, which shows it. Pass other warnings to `otherwise`."""
     if (making := _MAKING.get()) is None:
         otherwise(message, *where, **more)
     else:
@@ -358,7 +359,9 @@ class _Worker:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     async def _exchange(self, future: Future[Any]) -> str:
-        """Give a worker its runs and take in its news, until it dies. Returns the error that showed it."""
+        """Give a worker its runs and take in its news, until it dies. Returns the error that showed this.
+        Raises the exception of a worker that could not be created.
+        """
         if (error := await _in_loop(self.client, future.exception)) is not None:
             raise error
         for address in (await _in_loop(self.client, self.client.who_has, [future]))[future.key]:

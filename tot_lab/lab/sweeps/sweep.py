@@ -491,7 +491,7 @@ def _left_behind(path: Path) -> bool:
     """Whether there is a journal to continue.
 
     A journal with an incomplete header, which a killed process left behind, is removed. Raises
-    `HeldByAnother`.
+    `HeldByAnother` if a process is still writing it.
     """
     if path.exists() and not begun(path):
         with suppress(FileNotFoundError):

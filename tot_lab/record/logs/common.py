@@ -69,7 +69,9 @@ def decoded(data: bytes | msgspec.Raw, type: type[T], place: str) -> T:
 
 
 def _without_constants(data: bytes | msgspec.Raw) -> bytes | None:
-    """Return JSON with null for `NaN` and `Infinity`, which Python writes. `None` if it contains neither."""
+    """Return JSON with null for `NaN` and `Infinity`, which Python writes. `None` if it contains neither, or
+    is damaged.
+    """
     held = bytes(data)
     if b"NaN" not in held and b"Infinity" not in held:
         return None
@@ -84,8 +86,8 @@ def _without_constants(data: bytes | msgspec.Raw) -> bytes | None:
 def entries(path: str | os.PathLike[str]) -> list[tuple[str, Any]]:
     """Return the JSON values of a file, each with its place for error messages.
 
-    The file holds a list, a list in the field `data` or `runs` of an object, one object per line, or objects
-    one after the other. Each row of a Parquet file is an object, with times in ISO 8601.
+    The file holds one object, a list, a list in the field `data` or `runs` of an object, one object per line,
+    or objects one after the other. Each row of a Parquet file is an object, with times in ISO 8601.
     """
     data = contents(path)
     if data.startswith(MAGIC):
@@ -111,7 +113,9 @@ def _rows(path: str | os.PathLike[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _objects(path: str | os.PathLike[str], data: bytes, error: JournalError) -> Iterator[tuple[str, Any]]:
-    """Yield the objects of a file with one object per line, or with objects one after the other."""
+    """Yield the place and the value of each object in a file with one object per line, or with objects one
+    after the other. `error` is raised for a file with neither.
+    """
     lines = data.split(b"\n")
     first = next((line.strip() for line in lines if line.strip()), b"")
     if first[-1:] in b"}]" and len(first) > 1:
@@ -168,7 +172,7 @@ _TYPE_NAMES: dict[type, str] = {dict: "an object", list: "a list", str: "a text"
 
 def seconds(value: Any, name: str) -> float | None:
     """Return a time in seconds since 1970, from a date in ISO 8601 (UTC by default) or from milliseconds.
-    `None` if it is missing."""
+    `None` if it is missing. Raises ValueError, which names the field `name`, for any other value."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -187,7 +191,9 @@ _MAX_SECONDS = 6e10  # about the year 3871
 
 
 def tokens(value: Any, name: str) -> int | None:
-    """Return a number of tokens. `None` if it is missing."""
+    """Return a number of tokens. `None` if it is missing. Raises ValueError, which names the field `name`,
+    for any other value.
+    """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if value is not None and not is_token_count(value):
@@ -352,7 +358,7 @@ def text_of(value: Any, role: str | None = None) -> str:
         role: `user` for an input, `assistant` for an output.
     """
     for _ in range(5):
-        if isinstance(value, dict):  # here a list of two texts is not a message
+        if isinstance(value, dict):  # `unwrapped` would take a list of two texts for a message
             value = unwrapped(value)
         if isinstance(value, str):
             return value

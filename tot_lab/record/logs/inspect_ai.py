@@ -236,7 +236,7 @@ class _Transcript:
         self.texts = texts
         self._prompts = _Prompts(sample, texts)
         self._known: set[str] = set()
-        self._asked: dict[str, LoggedNode] = {}  # by tool call
+        self._asked: dict[str, LoggedNode] = {}  # by id of a tool call, the node that requested it
         number = 0
         for what, data, where in _events(sample, place):
             if what.event == "tool":

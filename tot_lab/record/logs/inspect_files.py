@@ -95,7 +95,9 @@ class Sample(msgspec.Struct):
 
 
 class EventHead(msgspec.Struct):
-    """The fields that all events have, and those of a `span_begin` event (`id`, `type` and `parent_id`)."""
+    """The fields that decide how an event is read. `id`, `type` and `parent_id` are those of a `span_begin`
+    event, and `source` is that of an `info` event.
+    """
 
     event: str
     id: str | None = None

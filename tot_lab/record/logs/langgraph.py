@@ -136,7 +136,7 @@ class _Thread:
                 key: later.get(key, message) if _has_id(message) else message
                 for key, message in state.messages.items()
             }
-        self._of_key: dict[str, LoggedNode] = {}  # by message, the node of its reply
+        self._of_key: dict[str, LoggedNode] = {}  # by key of a message, its latest node
         self._last: dict[str | None, LoggedNode] = {}  # by checkpoint, the node of its last reply
         self._answers: dict[str, str] = {}  # the texts of the replies that call no tools, by node
         self._asked: dict[str, tuple[LoggedNode, str]] = {}  # by tool call

@@ -218,7 +218,9 @@ def _object(values: list[Any], name: str) -> dict[str, Any]:
 
 
 def _usage(row: _Row, outputs: Mapping[str, Any], answer: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the tokens of the prompt and of the reply. LangSmith writes 0 for both if they are unknown."""
+    """Return the tokens of the prompt and of the reply. Both are `None` if LangSmith wrote 0 for both, as it
+    does if they are unknown.
+    """
     held = (answer.get("usage_metadata"), outputs.get("usage_metadata"), outputs.get("usage"))
     reported: Mapping[str, Any] = next((each for each in held if each and isinstance(each, dict)), {})
     prompt = reported.get("input_tokens", reported.get("prompt_tokens"))
@@ -232,7 +234,9 @@ def _usage(row: _Row, outputs: Mapping[str, Any], answer: Mapping[str, Any]) -> 
 
 
 def _cost(value: Any) -> float | None:
-    """Return a cost in USD. The SDK writes decimal numbers as texts."""
+    """Return a cost in USD, which may be a text, since the SDK writes decimal numbers as texts. `None` for
+    any other value.
+    """
     try:
         cost = float(value)
     except (TypeError, ValueError):

@@ -32,7 +32,7 @@ def from_treequest(
         ...
         run = tl.records.from_treequest(state, "What is 2 + 3?")
 
-    The run has no end, because treequest does not say which node is the answer. The times of its trials are
+    The run has no end, because treequest does not say which node is the answer. The times of the trials are
     kept, and their actions are in the note `imported.actions`. A state holds no calls.
 
     Args:

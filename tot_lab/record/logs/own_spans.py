@@ -1,8 +1,8 @@
 """The record of a run in the spans of its trace, as `tl.OpenTelemetry` writes it.
 
 Each span holds lines of the journal in attributes named `tot_lab.…`. The texts of model calls, which are most
-of a journal, are only in the attributes that the conventions define. If a span of the trace is missing,
-reading the trace is an error.
+of a journal, are only in the attributes that the conventions define. If the span of the run is missing, the
+trace is read like that of another program. If any other span is missing, reading the trace is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Own(msgspec.Struct, frozen=True):
 
 
 def own(attributes: Mapping[str, Any]) -> Own | None:
-    """Return the part of the record that a span holds. `None` for a span of another program."""
+    """Return the part of the record that a span holds. `None` for a span of another program. Raises
+    ValueError for a damaged attribute.
+    """
     try:
         return msgspec.convert(dict(attributes), Own) if LINES in attributes else None
     except msgspec.ValidationError as error:
@@ -49,8 +51,8 @@ def own(attributes: Mapping[str, Any]) -> Own | None:
 
 
 def without_texts(line: Line) -> Line:
-    """Return the line of a model call without the texts that the attributes of the conventions hold, and
-    without the log-probabilities and the provider's state, which no span holds.
+    """Return the line of a model call or its reply without the texts that the attributes of the conventions
+    hold, and without the log-probabilities and the provider's state, which no span holds.
     """
     if isinstance(line.e, Call):
         return msgspec.structs.replace(line, e=msgspec.structs.replace(line.e, messages=(), tools=()))
@@ -78,7 +80,7 @@ def own_run(spans: Iterable[tuple[Own, LoggedCall | None]], place: str) -> Run |
         place: Names the trace in errors.
 
     Raises:
-        JournalError: If a span is missing or damaged.
+        JournalError: If any other span is missing, or a span is damaged.
     """
     lines: dict[int, str] = {}
     calls: dict[int, LoggedCall] = {}

@@ -40,6 +40,7 @@ class Span(NamedTuple):
 
     Attributes:
         parent: Id of the parent, `None` for a root.
+        start: Start in seconds since 1970. `None` if it is unknown; the same holds for `end`.
         attributes: The attributes by their flat names.
         error: Why the span failed, `None` if it did not.
         place: Its file and line or entry, for error messages.
@@ -286,7 +287,9 @@ def _messages(lists: Mapping[str, Any], names: Sequence[str], role: str) -> list
 
 
 def _message(value: Any, role: str) -> Any:
-    """Return a message. It may be that of a completions API (`prompt.text`), or have one function call."""
+    """Return `value` as a chat message. It may be a text, a prompt or completion of a completions API
+    (`prompt.text`), or a message with one function call in its own fields.
+    """
     message = unwrapped(value)
     if isinstance(message, str):
         return {"role": role, "content": message}
@@ -306,7 +309,9 @@ _OUTPUT = ("llm.token_count.completion", "gen_ai.usage.output_tokens", "gen_ai.u
 
 
 def _reply(span: Span, answer: Any) -> Reply | None:
-    """Return the reply of a model. `None` if the span has no data about it; many spans omit all texts."""
+    """Return the reply of a model. Its text is empty if the span holds only its tokens or an error. `None` if
+    the span has no data about it.
+    """
     attributes = span.attributes
     sizes = tokens(_first(attributes, *_INPUT), _INPUT[0]), tokens(_first(attributes, *_OUTPUT), _OUTPUT[0])
     if answer is None and span.error is None and sizes == (None, None):
@@ -336,7 +341,7 @@ def _text(value: Any) -> str | None:
 
 
 def _cost(attributes: Mapping[str, Any]) -> float | None:
-    """Return the cost of a call in USD."""
+    """Return the cost of a call in USD. `None` if the span does not state it."""
     cost = _first(attributes, "llm.cost.total", "gen_ai.usage.cost")
     if cost is None:
         parts = [finite(attributes.get(name)) for name in ("llm.cost.prompt", "llm.cost.completion")]
