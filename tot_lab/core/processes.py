@@ -44,7 +44,7 @@ NOT_ISOLATED = (
 
 
 class Killed(Exception):
-    """Raised if a process ended before it answered: it exceeded a limit, or crashed."""
+    """Raised if a process ended before it answered: it exceeded its limit of CPU time, or crashed."""
 
 
 class Failed(Exception):

@@ -385,7 +385,7 @@ def map_steps(
 
     Args:
         edit: Returns the step to yield instead. `None` yields nothing: `thinking` then receives its own step.
-        of: The types of the steps that are edited: `Call`, events or `WithBudget`.
+        of: The types of the steps that are edited, such as `Call` or types of events. Others are unchanged.
     """
     value: Any = None
     send = thinking.send

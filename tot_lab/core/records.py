@@ -240,9 +240,9 @@ def failed_tries(lines: Iterable[Line]) -> dict[Position, list[Reply]]:
 
 
 RESUMED = "run.resumed"
-"""Name of the note that a resumed run makes after it has repeated the records of its journal. The `paid` of
-the note is what the journal had paid for calls that are made again, and `replies` the part of it for calls
-that had a reply.
+"""Name of the note that a resumed run makes after it has repeated the records of its journal. `paid` in the
+note is the USD that, according to the journal, was paid for calls that are now made again. `replies` is the
+part of it for calls that had a reply.
 """
 
 

@@ -32,7 +32,7 @@ class Ungraded(Exception):
 
 def _lacks(domain: Prompts, method: str, other: str = "", note: str = "") -> NotImplementedError:
     """The error about a method that `domain` lacks. Only some parts of the kind `other`, such as `proposer`,
-    need the method. An empty `other` means that it is always needed.
+    need the method. An empty `other` means that it is always needed. `note` says what the method returns.
     """
     names = ", ".join(signature(getattr(Prompts, method)).parameters)
     instead = f", or use another {other}" if other else ""

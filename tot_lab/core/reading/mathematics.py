@@ -266,7 +266,9 @@ def is_doubtful(text: str) -> bool:
 
 
 def _stated(text: str) -> str:
-    """Return the last statement after the last box, or else the last box, or else the end of the text."""
+    """Return what follows the last `answer is` behind the last box, or else the content of the last box, or
+    else the end of the text. Without a box, `answer is` may be anywhere.
+    """
     tail = text[-_READ:]
     found = deque(_STATED.finditer(tail, max(tail.rfind("\\boxed{"), 0)), maxlen=1)
     stated = tail[found[0].end() :].partition(_HOPE)[0].strip().partition("\n")[0] if found else ""
