@@ -210,7 +210,8 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         paid: USD actually paid for this reply, failed tries included: 0.0 if it came from a cache or journal,
             `None` if the price is not known. Under a limit on spending, a try without reported usage
             counts what was reserved for it.
-        like: Which text the file omits because an earlier line holds it; see `tot_lab.record.journal`.
+        like: Which text the file omits because an earlier line holds it; see `tot_lab.record.journal`. 0
+            means none.
     """
 
     p: Position

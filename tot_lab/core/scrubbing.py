@@ -168,7 +168,7 @@ def _parts(key: str) -> list[str]:
 
 
 def _written(part: str) -> str:
-    """Return a pattern of `part` as it is, in a URL, and in JSON that may be inside JSON."""
+    """Return a pattern that finds `part` as it is, in a URL, and in JSON that may be inside JSON."""
     if not _ENCODED.match(part):
         return re.escape(part)
     in_url = f"(?i:{quote(part, safe='', errors='replace')})"

@@ -21,7 +21,7 @@ from tot_lab.core.tool import Arguments, Name, Tool, fitting, schema_of
 
 LONGEST = 1_000  # maximum characters of an expression
 LARGEST = 10_000  # maximum bits of a numerator or denominator
-DIGITS = 3_000  # LARGEST bits in decimal digits, rounded
+DIGITS = 3_000  # about the decimal digits of a number of LARGEST bits
 EXACT = 50  # maximum digits of a decimal that is shown in full; whole numbers always are
 
 KNOWN = "numbers, + - * / // % ^ and parentheses"

@@ -196,8 +196,8 @@ class _Options:
         self.subject = re.compile(rf"(?<![\w'-])(?<!in )(?<!of )(?:{one_of})")
 
     def label_at(self, text: str, at: int) -> _Named | None:
-        """Return the label at index `at` of `text`. `A` or `I` before another word is no label, unless the
-        text of its option follows.
+        """Return the label at index `at` of `text`. `A` or `I` before another word is no label, except
+        after a word such as `option`, or before the text of its option.
         """
         match = self.label.match(text, at)
         if match is None:

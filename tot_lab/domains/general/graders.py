@@ -120,8 +120,8 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def choices_of(task: Task) -> Mapping[str, str]:
-    """Return the texts of the choices by label. If the task lists no choices, the labels are the letters and
-    the reference.
+    """Return the texts of the choices by label. If the task lists no choices, the labels are A to Z and the
+    reference.
     """
     known = task.data.get("choices")
     if isinstance(known, dict) and known:
