@@ -130,7 +130,7 @@ def join_terms(terms: list[Term], a: Fraction | int, op: str, b: Fraction | int,
 def value_of(expression: str) -> tuple[Fraction, list[Fraction]] | None:
     """The value of `expression`, and its numbers in order. `None` if it is not valid.
 
-    Valid are + - * /, a minus before a term, parentheses (round or square, up to 199 nested) and decimal
+    Valid are + - * /, a minus before a term, parentheses (round or square, up to 200 nested) and decimal
     numbers, up to 500 characters.
     """
     if len(expression) > LONGEST_EXPRESSION:

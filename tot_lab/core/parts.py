@@ -501,7 +501,7 @@ def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
     maker = vars(sys.modules[model.__module__]).get(getattr(model, "kind", ""))
     hint = f" Did you mean the function {maker.__name__}({given})?" if inspect.isfunction(maker) else ""
     return (
-        f"{model.__name__} takes its settings by name: got {given}, which none of them accepts. "
+        f"{model.__name__} takes its settings by name: got {given}, which they do not accept. "
         f"It has {', '.join(model.model_fields) or 'none'}.{hint}"
     )
 
