@@ -203,7 +203,7 @@ def test_a_sweep_of_wrong_things(wrong, says):
         ),
         (
             lambda: tl.domains.Game24("4 9 10 13"),
-            "Game24 takes its settings by name: got '4 9 10 13', which none of them accepts. It has "
+            "Game24 takes its settings by name: got '4 9 10 13', which they do not accept. It has "
             "structured. Did you mean the function game24('4 9 10 13')?",
         ),
         (

@@ -73,7 +73,7 @@ def acts_of(lines: Iterable[Line]) -> dict[tuple[str, int], list[Act]]:
     """Return the recorded acts. The keys are (id of the thought at which the search started, pick number).
 
     Raises:
-        ValueError: If a note does not describe acts.
+        ValueError: If a note `person.acts` has invalid data.
     """
     return {
         (note.at, _data(note, "pick", int)): _data(note, "acts", list[Act])
@@ -83,7 +83,9 @@ def acts_of(lines: Iterable[Line]) -> dict[tuple[str, int], list[Act]]:
 
 
 def raised_limits(lines: Iterable[Line]) -> dict[str, float]:
-    """Return the raised limits by name, each at its last value. Empty if a note does not describe acts."""
+    """Return the raised limits by name, each at its last value. Empty if a note `person.acts` has invalid
+    data.
+    """
     try:
         acts = [act for taken in acts_of(lines).values() for act in taken]
     except ValueError:

@@ -130,7 +130,7 @@ def join_terms(terms: list[Term], a: Fraction | int, op: str, b: Fraction | int,
 def value_of(expression: str) -> tuple[Fraction, list[Fraction]] | None:
     """The value of `expression`, and its numbers in order. `None` if it is not valid.
 
-    Valid are + - * /, a minus before a term, parentheses (round or square, up to 199 nested) and decimal
+    Valid are + - * /, a minus before a term, parentheses (round or square, up to 200 nested) and decimal
     numbers, up to 500 characters.
     """
     if len(expression) > LONGEST_EXPRESSION:
@@ -159,8 +159,8 @@ def _computed(node: ast.AST, numbers: Iterator[Fraction]) -> Fraction:
     raise SyntaxError
 
 
-# How hard 24 is to reach. Numbers are (numerator, denominator) pairs here, three times as fast as Fraction,
-# because listing all hands of four numbers computes half a million of them.
+# How hard 24 is to reach. Listing all hands of four numbers computes half a million numbers. Therefore they
+# are (numerator, denominator) pairs here, which are three times as fast as Fraction.
 
 _Ratio = tuple[int, int]
 
@@ -196,7 +196,9 @@ def _share(left: tuple[_Ratio, ...]) -> float:
 
 
 def _results(a: int, b: int, c: int, d: int) -> list[tuple[int, int, int]]:
-    """All results of a/b and c/d, as (number of operand orders, numerator, denominator), not reduced."""
+    """All results of an operation on a/b and c/d, as (number of operand orders, numerator, denominator). The
+    fractions are not reduced.
+    """
     left, right, below = a * d, c * b, b * d
     found = [(2, left + right, below), (1, left - right, below), (1, right - left, below), (2, a * c, below)]
     if right:

@@ -26,7 +26,7 @@ def gc_paused() -> Iterator[None]:
 
 
 NEW_OBJECTS = 1_000_000
-"""Allocations between two collections while runs are under way. Python's default is 700."""
+"""Allocations between two collections while runs are under way. Python's default is at most 2,000."""
 
 _before: list[tuple[int, ...]] = []
 

@@ -56,10 +56,10 @@ class Call(
 
     Attributes:
         node: Id of the thought it is made for: the parent when proposing, the thought itself when scoring.
-        purpose: Its role in the strategy: propose, sample, value, vote, joint, answer, act (a turn that may
-            call tools), plan, critique, route and others; `tot_lab.core.purposes.ROLES` lists them. A purpose
-            of your own may name its role before a colon: `evaluate:rubric`. `tool` marks a tool call, which
-            is not a model call (`tot_lab.core.tools`).
+        purpose: What the strategy makes it for: propose, sample, value, vote, joint, answer, act (a turn that
+            may call tools), plan, critique, route and others; `tot_lab.core.purposes.ROLES` lists them. A
+            purpose of your own may name its role before a colon: `evaluate:rubric`. `tool` marks a tool call,
+            which is not a model call (`tot_lab.core.tools`).
         messages: The conversation.
         sample_index: Which sample of the prompt this is (0, 1, …). Each sample is a separate call. A retry
             after an unreadable reply takes a new index.
@@ -250,7 +250,7 @@ class Bounds(Protocol):
     """Computes, before a call is made, the most tokens and USD that it can use."""
 
     async def ready(self, name: str | None) -> None:
-        """Load what `need` requires for calls to the model `name`."""
+        """Load what `need` requires for calls to the model `name`. `None` means the lab's model."""
 
     def need(self, call: Call) -> Need | None:
         """Return the most tokens and USD that `call` can use. `None` if no bound is known."""

@@ -4,5 +4,7 @@ from __future__ import annotations
 
 
 def requires(what: str, package: str, extra: str) -> str:
-    """Return that `what` requires `package`, and the command that installs it, without a final period."""
+    """Return the message that `what` requires `package`, with the command that installs it. It has no final
+    period.
+    """
     return f"{what} requires {package}: pip install 'tot-lab[{extra}]'"

@@ -37,7 +37,7 @@ def mark_loaded(strategy: Part) -> None:
 
 
 def model_name(model: str | Part | None) -> str | None:
-    """Return the name by which calls refer to `model`: a string itself, else `@NAME-DIGEST`."""
+    """Return the name by which calls refer to `model`: `None` or a string itself, else `@NAME-DIGEST`."""
     if model is None or isinstance(model, str):
         return model
     settings = msgspec.json.encode(model.settings(), order="deterministic")

@@ -74,7 +74,7 @@ class PydanticModel(BaseModel):
             if positional:
                 raise TypeError(_by_name(type(self), positional))
             for name, value in settings.items():
-                is_numpy = type(value).__module__ == "numpy"  # its functions lack `item`
+                is_numpy = type(value).__module__ == "numpy"  # also functions, which lack `item`
                 if is_numpy and hasattr(value, "item") and not value.ndim:
                     settings[name] = value.item()
             try:
@@ -393,7 +393,7 @@ last may be the place where the value belongs instead.
 
 
 def _words_for(name: str, known: Iterable[str]) -> Iterator[str]:
-    """Yield the settings that may be meant by `name`, the likeliest first."""
+    """Yield words that may name the setting meant by `name`, the likeliest first. Not all are in `known`."""
     yield name
     if name in OTHER_NAMES:
         yield from OTHER_NAMES[name]
@@ -501,7 +501,7 @@ def _by_name(model: type[BaseModel], values: Sequence[Any]) -> str:
     maker = vars(sys.modules[model.__module__]).get(getattr(model, "kind", ""))
     hint = f" Did you mean the function {maker.__name__}({given})?" if inspect.isfunction(maker) else ""
     return (
-        f"{model.__name__} takes its settings by name: got {given}, which none of them accepts. "
+        f"{model.__name__} takes its settings by name: got {given}, which they do not accept. "
         f"It has {', '.join(model.model_fields) or 'none'}.{hint}"
     )
 
@@ -560,7 +560,7 @@ def _fields_for(model: type[BaseModel], value: Any) -> list[str]:
 
 
 def _a(part: type[Part]) -> str:
-    """The base class of a part directly below `Part`, with an article, such as "a Proposer"."""
+    """The name of the base class of `part` that derives directly from `Part`, such as "a Proposer"."""
     base = next(one for one in reversed(part.__mro__) if issubclass(one, Part) and one is not Part)
     return f"{'an' if base.__name__[0] in 'AEIOU' else 'a'} {base.__name__}"
 

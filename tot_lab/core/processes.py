@@ -38,13 +38,14 @@ GRACE = 2.0
 """Seconds in which the keeper must end its program before it is killed itself."""
 
 NOT_ISOLATED = (
-    "this machine cannot isolate programs, which needs Linux 5.12 or later and user namespaces, so that a "
-    "program can use the network, write your files and read the memory and environment of your processes"
+    "this machine cannot isolate programs, which needs Linux 5.12 or later and user namespaces. Without "
+    "isolation, a program can use the network, write your files and read the memory and environment of your "
+    "processes"
 )
 
 
 class Killed(Exception):
-    """Raised if a process ended before it answered: it exceeded a limit, or crashed."""
+    """Raised if a process ended before it answered: it exceeded its limit of CPU time, or crashed."""
 
 
 class Failed(Exception):
@@ -235,7 +236,7 @@ def passes_tests(programs: Sequence[str], tests: str, seconds: int) -> bool:
         times as much wall time, and 1 GB of memory.
 
     Raises:
-        Failed: If the process cannot start.
+        Failed: If the process cannot start, as on Windows.
 
     Warns:
         RuntimeWarning: If this machine cannot isolate the process.

@@ -385,7 +385,7 @@ def map_steps(
 
     Args:
         edit: Returns the step to yield instead. `None` yields nothing: `thinking` then receives its own step.
-        of: The types of the steps that are edited: `Call`, events or `WithBudget`.
+        of: The types of the steps that are edited, such as `Call` or types of events. Others are unchanged.
     """
     value: Any = None
     send = thinking.send
@@ -425,7 +425,7 @@ class Interceptor(Protocol):
         """Return an interceptor for a branch, with the same state but nothing mutable shared."""
 
     def join(self, branches: Sequence[Self]) -> None:
-        """Merge the state of the interceptors of all branches, in branch order."""
+        """Merge into this interceptor the state of those of all branches, in branch order."""
 
 
 def intercept(interceptor: Interceptor, thinking: Procedure[T], calls: int) -> Procedure[T]:

@@ -210,7 +210,8 @@ class Line(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         paid: USD actually paid for this reply, failed tries included: 0.0 if it came from a cache or journal,
             `None` if the price is not known. Under a limit on spending, a try without reported usage
             counts what was reserved for it.
-        like: Which text the file omits because an earlier line holds it; see `tot_lab.record.journal`.
+        like: Which text the file omits because an earlier line holds it; see `tot_lab.record.journal`. 0
+            means none.
     """
 
     p: Position
@@ -240,9 +241,9 @@ def failed_tries(lines: Iterable[Line]) -> dict[Position, list[Reply]]:
 
 
 RESUMED = "run.resumed"
-"""Name of the note that a resumed run makes after it has repeated the records of its journal. The `paid` of
-the note is what the journal had paid for calls that are made again, and `replies` the part of it for calls
-that had a reply.
+"""Name of the note that a resumed run makes after it has repeated the records of its journal. `paid` in the
+note is the USD that, according to the journal, was paid for calls that are now made again. `replies` is the
+part of it for calls that had a reply.
 """
 
 

@@ -65,7 +65,7 @@ def secrets_in_environment() -> list[str]:
 
 def scrubbed(text: str, *keys: str) -> str:
     """Remove `keys` and all secrets of the environment from `text`, also a secret that is truncated at the
-    end of the text or before a final ellipsis.
+    end of the text or before a final ellipsis. Keys of up to three characters stay.
     """
     end = "…" if text.endswith("…") else ""
     text = text.removesuffix(end)
@@ -101,7 +101,8 @@ def holds_secret(text: str, *keys: str) -> bool:
     """Whether `text` holds one of `keys` or a secret of the environment, also encoded for URLs, in JSON, in
     base64 or in hexadecimal digits. A secret of at least `LONG` letters and digits is also found in other
     case and with other punctuation. So is its first or its second half, if that half alone has at least
-    `LONG` letters and digits. Ciphers are not recognised.
+    `LONG` letters and digits. Ciphers are not recognised. Paths, and secrets of fewer than `SHORTEST`
+    characters, do not count.
     """
     secrets = [
         key for key in (*keys, *secrets_in_environment()) if len(key) >= SHORTEST and not _is_path(key)
@@ -167,7 +168,7 @@ def _parts(key: str) -> list[str]:
 
 
 def _written(part: str) -> str:
-    """Return a pattern of `part` as it is, in a URL, and in JSON that may be inside JSON."""
+    """Return a pattern that finds `part` as it is, in a URL, and in JSON that may be inside JSON."""
     if not _ENCODED.match(part):
         return re.escape(part)
     in_url = f"(?i:{quote(part, safe='', errors='replace')})"

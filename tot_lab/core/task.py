@@ -32,7 +32,7 @@ class Ungraded(Exception):
 
 def _lacks(domain: Prompts, method: str, other: str = "", note: str = "") -> NotImplementedError:
     """The error about a method that `domain` lacks. Only some parts of the kind `other`, such as `proposer`,
-    need the method. An empty `other` means that it is always needed.
+    need the method. An empty `other` means that it is always needed. `note` says what the method returns.
     """
     names = ", ".join(signature(getattr(Prompts, method)).parameters)
     instead = f", or use another {other}" if other else ""
@@ -219,7 +219,7 @@ class Rules:
         return None
 
     def answer(self, task: Task, path: Path) -> str | None:
-        """The answer that `path` holds. `None` if it is missing."""
+        """The answer that `path` holds. `None` if it holds none."""
         return path[-1] if path else None
 
     def solvable(self, task: Task, path: Path) -> bool | None:
@@ -243,7 +243,7 @@ class Rules:
     def grade(self, task: Task, answer: str) -> float | None:
         """How correct `answer` is, from 0 to 1 (correct). `None` if there is no reference.
 
-        Raises `Ungraded` if it needs a package that is not installed.
+        Raises `Ungraded` if `answer` cannot be graded, such as for lack of a package.
         """
         return None
 
@@ -261,8 +261,8 @@ class Rules:
         return None
 
     def is_bounded(self, task: Task) -> bool:
-        """Whether `grade` and `solvable` are fast for every possible `task`. If not, a run loaded from a file
-        is graded only on request.
+        """Whether `grade` and `solvable` are fast on `task`, whatever it contains and whatever the answer is.
+        If not, a run loaded from a file is graded only on request.
         """
         return False
 

@@ -403,7 +403,9 @@ class _Responder(Responder["SimAgent"]):
         return self._wrong_turn(offered)
 
     def look_up(self) -> str:
-        """Return a tool call to make before a proposal. "" if none is needed, or if the agent forgets it."""
+        """Return a tool call to make before a proposal, or by mistake a useless one. "" if none is needed, or
+        if the agent forgets it.
+        """
         k = len(self.known)
         needless = k == self.chain.count or self.chain.find(k, self.known, self.text) is not None
         if needless or not self.chain.tools & _offered_tools(self.call) or _PLANNING.search(self.text):

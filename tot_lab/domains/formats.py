@@ -69,8 +69,9 @@ def humaneval(row: Row) -> Task:
 def mbpp(row: Row) -> Task:
     """MBPP (Hugging Face `google-research-datasets/mbpp`, configurations `full` and `sanitized`).
 
-    Fields `text` or `prompt`, `test_list`, `test_setup_code` or `test_imports`, and `task_id`. The question
-    shows the tests, as in the paper (Austin et al. 2021, section 2.1). Grading runs the code of the model.
+    Fields `text` or `prompt`, `test_list` and `task_id`. `test_setup_code` and `test_imports` may be missing.
+    The question shows the tests, as in the paper (Austin et al. 2021, section 2.1). Grading runs the code of
+    the model.
     """
     tests = row.texts("test_list")
     question = (

@@ -50,6 +50,7 @@ def tasks(
         answer: Field with the reference answer. `None` makes tasks without a reference, with a warning if the
             rows have a field `answer`. A row whose field is empty, null or NaN is not graded, with a warning.
         grade: How answers are compared with the reference (see `General.grading`). It requires `answer`.
+            `None` grades no answer, unless `format` is given.
         id: Field with the task's id. `None` numbers the rows from 1.
         seed: For `gym:FAMILY`: the same seed generates the same tasks. `None` means 0. Many families use
             `seed + k` for task `k`, so seeds that differ by less than `count` give some equal tasks.

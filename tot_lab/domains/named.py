@@ -16,8 +16,8 @@ from tot_lab.core.task import Domain, Task
 
 
 def domain_names() -> list[str]:
-    """Return the names of the domains whose tasks can be made from a problem that a user enters. The domains
-    of published logs and `gym`, whose tasks `tl.tasks` makes, are left out. Imports no domain.
+    """Return the names of the domains whose tasks can be made from a problem that a user enters. Left out
+    are `gym`, because `tl.tasks` makes its tasks, and the domains of published logs. Imports no domain.
     """
     return [name for name in names("domains") if not name.startswith("published/") and name != "gym"]
 

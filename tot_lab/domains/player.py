@@ -74,8 +74,7 @@ class Responder(ABC, Generic[P]):
     """Whether a vote chooses at random among equally good candidates. `False` chooses the first."""
 
     purposes: ClassVar[frozenset[str]] = frozenset()
-    """Purposes of calls by strategies to which the player replies. For such a call, the form is the purpose.
-    """
+    """Purposes of the strategies' calls that the player answers. The form of such a call is its purpose."""
 
     def __init__(self, player: P, call: Call, random: Random) -> None:
         self.player = player

@@ -71,8 +71,9 @@ def log_path(path: Path) -> str:
 
 
 def log_state(question: str, path: Path) -> str:
-    """Return the part of a path that the published value prompt contained: the numbers left, or the
-    answer."""
+    """Return what the published value prompt contained of a path: the numbers left, or the question and the
+    answer.
+    """
     last = log_path(path).strip().split("\n")[-1]
     if "left: " not in last:
         return f"{question} | {last.lower().replace('answer: ', '')}"

@@ -21,8 +21,8 @@ from tot_lab.core.tool import Arguments, Name, Tool, fitting, schema_of
 
 LONGEST = 1_000  # maximum characters of an expression
 LARGEST = 10_000  # maximum bits of a numerator or denominator
-DIGITS = 3_000  # LARGEST bits in decimal digits, rounded
-EXACT = 50  # maximum digits of a decimal that is shown in full; whole numbers always are
+DIGITS = 3_000  # about the decimal digits of a number of LARGEST bits
+EXACT = 50  # maximum significant digits of a decimal that is shown in full; whole numbers always are
 
 KNOWN = "numbers, + - * / // % ^ and parentheses"
 
@@ -54,8 +54,8 @@ class Calculator(Tool):
     pure: bool = True
     retries: int = 0
     digits: Annotated[int, Field(ge=1, le=1_000)] = 12
-    """Significant digits of a result that is rounded because it has no decimal of at most 50 digits. Its
-    exact fraction is shown too if it is short.
+    """Significant digits of a result that is rounded because it has no decimal of at most 50 significant
+    digits. Its exact fraction is shown too if it is short.
     """
 
     def carry_out(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> str:
@@ -83,8 +83,8 @@ def value_of(expression: str) -> Fraction:
 
 
 def shown(value: Fraction, digits: int) -> str:
-    """Return a whole number, or an exact decimal of at most `EXACT` digits, in full. For another number,
-    return its fraction, if that is short, and a decimal that is rounded to `digits` digits.
+    """Return a whole number, or an exact decimal of at most `EXACT` significant digits, in full. For another
+    number, return its fraction, if that is short, and a decimal that is rounded to `digits` digits.
     """
     above, below = Decimal(value.numerator), Decimal(value.denominator)
     exact = above if below == 1 else Context(prec=EXACT).divide(above, below)

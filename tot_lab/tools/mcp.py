@@ -86,7 +86,9 @@ async def mcp(
 
     Raises:
         ConnectionError: The server cannot be started or reached, or does not answer in time.
-        ValueError: `server` is neither a URL nor a command.
+        ImportError: The package `mcp` is not installed.
+        ValueError: `server` is neither a URL nor a command, or `env` is passed with a URL, or `headers` with
+            a command.
 
     Warns:
         RuntimeWarning: A tool is left out because its schema cannot be used, or is renamed because two tools

@@ -112,7 +112,7 @@ class Toolbox:
         return self.policy.refusal(tool.spec)
 
     def carrying(self, tool: Tool, *, replaying: bool = False, keys: Sequence[str] = ()) -> Carrying:
-        """Return the last layer of the call stack for `tool`, which calls it.
+        """Return the layer at the end of the stack (`tot_lab.models.stack`) that runs `tool`.
 
         Args:
             tool: The tool.
@@ -148,8 +148,8 @@ def _expect_distinguishable(tool: Tool) -> None:
 
 
 class Carrying:
-    """The last layer of the call stack of one tool: carries out its calls. If `guarded`, a call with a secret
-    in its arguments fails. `Toolbox.carrying` describes the other arguments.
+    """The layer at the end of the stack (`tot_lab.models.stack`) that runs one tool. If `guarded`, a call
+    with a secret in its arguments fails. `Toolbox.carrying` describes the other arguments.
     """
 
     def __init__(

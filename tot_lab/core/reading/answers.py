@@ -162,7 +162,9 @@ def stated_answer(text: str) -> str | None:
 
 
 def answer_at_end(text: str) -> str | None:
-    """Return the `stated_answer` of a reply, if at most one line follows it."""
+    r"""Return the `final_answer` of a reply, if at most one line follows it. Otherwise return the content of
+    the last `\boxed{…}` in the last two lines.
+    """
     stated = _stated(text)
     if stated is not None and len(_lines(stated.after)) <= 1:
         return stated.plain

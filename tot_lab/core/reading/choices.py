@@ -166,7 +166,9 @@ _CONCLUDED = re.compile(r"\b(?:(?<!is )so|then|therefore|thus|hence)\b", re.IGNO
 
 class _Named(NamedTuple):
     label: str | None
-    """`None` if several options are named, or the text says that no option is right."""
+    """`None` if several options are named, the label and the text are those of different options, or no
+    option is said to be right.
+    """
 
     end: int
 
@@ -194,7 +196,9 @@ class _Options:
         self.subject = re.compile(rf"(?<![\w'-])(?<!in )(?<!of )(?:{one_of})")
 
     def label_at(self, text: str, at: int) -> _Named | None:
-        """Return the label at index `at` of `text`. The words `a` and `I` are no labels."""
+        """Return the label at index `at` of `text`. `A` or `I` before another word is no label, except
+        after a word such as `option`, or before the text of its option.
+        """
         match = self.label.match(text, at)
         if match is None:
             return None

@@ -100,7 +100,7 @@ class _Block:
 
     def closed_at(self, line: re.Match[str]) -> int | None:
         """The end of the body if a line ends with the closing fence: before the fence, or before the line if
-        there is no code on it.
+        there is no code on it. `None` for any other line.
         """
         if not _TAIL.fullmatch(line["info"]):
             return None
@@ -118,7 +118,7 @@ class _Block:
 
 
 def _opened(line: re.Match[str]) -> _Block | None:
-    """The block that a line opens."""
+    """The block that a line opens. `None` if it opens none."""
     before, info = _BEFORE.match(line[1]), line["info"]
     if before is None:
         return None

@@ -19,7 +19,7 @@ _PRECISION, _KEPT, _NOTHING = (
     1400,
     1000,
     1300,
-)  # bits: of the computation, of the key, and lost when equal numbers are subtracted
+)  # bits: of the computation, of the key, and by which a sum is smaller than its terms if it counts as 0
 _TOKENS, _DEPTH = 400, 40
 _POINTS = 3
 

@@ -189,7 +189,7 @@ class _Names:
                 level.setdefault(form, []).append(place)
 
     def meant(self, written: str) -> list[int]:
-        """The siblings that a text may name: those whose names agree with it in the most exact form."""
+        """The siblings that a text may name. The most exact form in which any name agrees with it decides."""
         for level, forms in zip(self._levels, _forms(written), strict=False):
             found = {place for form in forms if form for place in level.get(form, ())}
             if found:
@@ -197,7 +197,7 @@ class _Names:
         return self._abbreviated(written)
 
     def _abbreviated(self, written: str) -> list[int]:
-        """The sibling whose name begins with a text of two words or more. Empty if there are several."""
+        """The sibling whose name begins with a text. Empty if there are several, or the text is one word."""
         words = " ".join(written[:_LONGEST].rstrip(" .…").casefold().split())
         if len(written) > _LONGEST or not re.search(r"\w\W+\w", words):
             return []

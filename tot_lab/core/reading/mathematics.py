@@ -76,10 +76,10 @@ def _improper(match: re.Match[str]) -> str:
 
 
 def is_rounded(value: Fraction, exact: Fraction) -> bool:
-    """Whether `value` is a decimal rounded from `exact`, a number that no decimal equals.
+    """Whether `value` is a decimal rounded from `exact`.
 
-    `value` has at least six decimal places and five significant digits, and differs from `exact` by less than
-    one unit in the last place.
+    `value` must have at least six decimal places and five significant digits, and differ from `exact` by less
+    than one unit in the last place. `False` if a decimal equals `exact`.
     """
     places = _places(value)
     if places is None or places < 6 or _places(exact) is not None:
@@ -210,7 +210,7 @@ class Expression(NamedTuple):
     """An expression in LaTeX without delimiters, and its unit.
 
     Attributes:
-        text: The expression. `None` if it contains words.
+        text: The expression. `None` if it contains words or several lines.
         unit: Its unit. Empty if it has none.
     """
 
@@ -266,7 +266,9 @@ def is_doubtful(text: str) -> bool:
 
 
 def _stated(text: str) -> str:
-    """Return the last statement after the last box, or else the last box, or else the end of the text."""
+    """Return what follows the last `answer is` behind the last box, or else the content of the last box, or
+    else the end of the text. Without a box, `answer is` may be anywhere.
+    """
     tail = text[-_READ:]
     found = deque(_STATED.finditer(tail, max(tail.rfind("\\boxed{"), 0)), maxlen=1)
     stated = tail[found[0].end() :].partition(_HOPE)[0].strip().partition("\n")[0] if found else ""
@@ -325,7 +327,7 @@ def _without_thousands(text: str) -> str:
 
 
 def _split_unit(text: str) -> tuple[str, str]:
-    """Split a number from the unit after it."""
+    """Split a number from the unit after it. Any other text is returned whole, with the unit ""."""
     found = _UNIT.search(text)
     if found is None:
         return text, ""
@@ -382,7 +384,7 @@ def unboxed(text: str) -> str:
 
 
 def _closing(text: str, start: int) -> int | None:
-    """Return the index of the brace that closes the one at `start`."""
+    """Return the index of the brace that closes the one at `start`. `None` if it is not closed."""
     depth = 0
     for k in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[k], 0)

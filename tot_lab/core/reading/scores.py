@@ -171,8 +171,8 @@ class SiblingScores(NamedTuple):
     """Scores of siblings, `None` for each that was not judged.
 
     Attributes:
-        repairs: How the scores were read, in sentences, if that needed repairs or guesses. Empty for an
-            array, and if the reply names each sibling by its text.
+        repairs: How the scores were read, in sentences, if that needed repairs or guesses. Empty for a
+            well-formed array, and if the reply names each sibling by its text.
     """
 
     scores: list[float | None]

@@ -214,7 +214,7 @@ def constrained_tasks(count: int, kind: ConstrainedKind | None = None) -> list[T
     """Make the first `count` of 120 tasks, alternating writing and design.
 
     Args:
-        count: Number of tasks. Six consecutive tasks of a kind have two to seven rules.
+        count: Number of tasks. Six consecutive tasks of one kind have 2, 3, 4, 5, 6 and 7 rules.
         kind: Restricts the tasks to one kind. There are 60 tasks of each kind.
     """
     if kind is not None and kind not in _KINDS:

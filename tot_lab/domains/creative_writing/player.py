@@ -179,8 +179,8 @@ def _hero(text: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _quality(text: str, sentences: tuple[str, ...]) -> float:
-    """Return the quality of a plan or passage, 0–1: of its lines that name a hero, the share with the most
-    frequent one. For a passage with known sentences, it is the mean of this share and the grade.
+    """Return the quality of a plan or passage, 0–1. It is the share of the most frequent hero among the lines
+    that name one. For a passage with known sentences, it is the mean of this share and the grade.
     """
     heroes = [hero for line in text.split("\n") if (hero := _hero(line))]
     coherent = Counter(heroes).most_common(1)[0][1] / len(heroes) if heroes else 0.0

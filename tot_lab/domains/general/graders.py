@@ -120,7 +120,9 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def choices_of(task: Task) -> Mapping[str, str]:
-    """Return the texts of the choices by label. If the task lists no choices, every letter is a label."""
+    """Return the texts of the choices by label. If the task lists no choices, the labels are A to Z and the
+    reference.
+    """
     known = task.data.get("choices")
     if isinstance(known, dict) and known:
         return {str(label): str(text) for label, text in known.items()}
@@ -132,7 +134,9 @@ _LABEL = re.compile(r"(?:^|[\s(])([A-Z])(?:\)|(?<=^.)\.)\s", re.MULTILINE)
 
 
 def check_label(question: str, reference: str) -> None:
-    """Raise `ValueError` if `reference` is not a label, such as `A)`, of the choices in `question`."""
+    """Raise `ValueError` if `question` labels its choices, such as `A)` and `B)`, and `reference` is not a
+    label.
+    """
     labels = dict.fromkeys(_LABEL.findall(question))
     if len(labels) > 1 and _LETTERS.startswith("".join(labels)) and _bare(reference) not in labels:
         raise ValueError(

@@ -106,11 +106,12 @@ class Gym(General):
     def grade(self, task: Task, answer: str) -> float | None:
         """Return 1 if `answer` is right, and 0 otherwise. `None` if `task.data` is empty.
 
-        An answer of over 20,000 characters, or whose grading exceeds the limits of time or memory, is not
+        An answer of over 20,000 characters, or whose grading exceeds the limits of CPU time or memory, is not
         right.
 
         Raises:
-            Ungraded: If reasoning-gym is not installed, or its process cannot be started.
+            Ungraded: If reasoning-gym is not installed, or its process cannot be started, reports an error or
+                exceeds its limit of wall time.
         """
         if not task.data:
             return None
@@ -147,7 +148,7 @@ class Gym(General):
 
 @lru_cache(maxsize=1_024)
 def _scored(request: str) -> float:
-    """Return the score of an answer. 0 if the worker exceeds a limit of time or memory and is killed."""
+    """Return the score of an answer. 0 if the worker exceeds its limit of CPU time or crashes."""
     try:
         return float(_ask("score", **json.loads(request)))
     except Killed:
@@ -240,8 +241,8 @@ def _ask(do: str, **request: Any) -> Any:
     Raises:
         ValueError: If the worker reports an error, with its message.
         ModuleNotFoundError: If reasoning-gym is not installed.
-        Killed: If the worker exceeded a limit of time or memory and was killed.
-        OSError: If the worker cannot start.
+        Killed: If the worker exceeded its limit of CPU time or crashed.
+        OSError: If the worker cannot start, or exceeded its limit of wall time.
     """
     if find_spec("reasoning_gym") is None:
         what = "Grading" if do == "score" else f"gym:{request['family']}"

@@ -81,7 +81,8 @@ def describe(family: str) -> dict[str, Any]:
 
 def make(family: str, count: int, seed: int, difficulty: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the first `count` items of a family. Items of `word_ladder` get the vocabulary as `words`."""
-    items = dataset(family, seed, max(count, 500), json.dumps(difficulty))  # 500 is the default size
+    # 500 is the default size. In some families, the items depend on the size of the data set.
+    items = dataset(family, seed, max(count, 500), json.dumps(difficulty))
     made = [items[k] for k in range(count)]
     if family == "word_ladder":
         for data in (item["metadata"] for item in made):

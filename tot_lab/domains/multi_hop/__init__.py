@@ -115,7 +115,7 @@ _TRADES = ("a shipwright", "a mason", "a pilot", "a surveyor", "a carpenter", "a
 class MultiHop(StepwiseDomain):
     """Questions over the documents of a small invented world.
 
-    `multi_hop` makes its tasks; `tl.domains.multi_hop_tools()` are the tools that search and open the
+    `multi_hop` makes its tasks. `tl.domains.multi_hop_tools()` makes the tools that search and open the
     documents.
     """
 

@@ -1,7 +1,8 @@
 """Tools for a collection of documents: `search` finds documents, and `open` reads one.
 
-Both tools are pure. They access only the documents, and equal queries give equal results. A journal contains
-only the SHA-256 of the documents. Documents are ranked by BM25, with the full-text index of SQLite.
+Both tools are pure. They access only the documents, and equal queries give equal results. The settings of the
+tools hold only the SHA-256 of the documents. Documents are ranked by BM25, with the full-text index of
+SQLite.
 """
 
 from __future__ import annotations

@@ -77,7 +77,9 @@ class _Responder(Responder["SimPuzzle"]):
         return None if self.task is None else self.domain.position(self.task, path)
 
     def improves(self, path: Path) -> bool:
-        """Return whether the last move of `path` leads closer to a solution."""
+        """Return whether the last move of `path` leads closer to a solution. If `path` has an answer, return
+        `False` only if that is wrong.
+        """
         assert self.task is not None
         stated = self.domain.answer(self.task, path) if path else None
         if stated is not None:

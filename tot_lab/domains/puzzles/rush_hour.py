@@ -27,7 +27,7 @@ class Puzzle(NamedTuple):
 
 
 def read_board(board: str) -> Puzzle | None:
-    """Return the puzzle of a board of 6 × 6 cells: letters of cars, `x` (wall) and `.` (free). It has no line
+    """Return the puzzle of a board of 6 × 6 cells: letters of cars, `x` (wall) and `.` (free), without line
     ends. Returns `None` for any other board.
     """
     rows = ["xxxxxx", *(board[first : first + 6] for first in range(0, 36, 6)), "xxxxxx"]

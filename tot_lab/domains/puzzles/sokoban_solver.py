@@ -115,7 +115,7 @@ class Board:
         return bool(fixed & ~self.goals)
 
     def bound(self, boxes: int) -> int:
-        """Return a lower bound of the pushes that are left, at least `_NEVER` if there is no solution."""
+        """Return a lower bound of the pushes that are left. `_NEVER` or more means that none can succeed."""
         if boxes & self.dead or self.is_stuck(boxes) or boxes.bit_count() > self.goals.bit_count():
             return _NEVER
         return _Matching([self.pushes[cell] for cell in _cells(boxes)]).cost
