@@ -78,18 +78,18 @@ def tasks(
         raise ValueError(
             "count, seed and difficulty apply only to tasks such as 'gym:countdown'. Leave them out for rows."
         )
-    if grade is not None and answer is None:
-        raise ValueError(
-            f"`grade` requires `answer`, the field with the reference answer: got only grade={grade!r}."
-        )
     if format is not None:
-        if (question, answer, id) != ("question", None, None):
+        if (question, answer, grade, id) != ("question", None, None, None):
             raise ValueError(
                 f"`format` determines the fields: got format={format!r} and other arguments. Pass no "
                 "`question`, `answer`, `grade` or `id`."
             )
         make = _format_named(format)
     else:
+        if grade is not None and answer is None:
+            raise ValueError(
+                f"`grade` requires `answer`, the field with the reference answer: got only grade={grade!r}."
+            )
         settings: dict[str, Any] = {"grading": grade}
         domain = General(**settings)
 
