@@ -180,7 +180,7 @@ def test_r8_an_item_that_is_not_there_fails_its_step():
     one = PlanStep(id="s1", seq=1, type="analysis", status="completed", result="AAPL, MSFT")
     two = PlanStep(id="s2", seq=2, type="tool_call")
     assert filled_in("{{from_step:s1:item:2}}", two, {"s1": one, "s2": two}) == "MSFT"
-    with pytest.raises(ValueError, match="names item 3 of 2"):
+    with pytest.raises(ValueError, match="names item 3, but there are only 2"):
         filled_in("{{from_step:s1:item:3}}", two, {"s1": one, "s2": two})
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 # The table in LaTeX, for booktabs and `\input`. Labels are escaped, so that LaTeX never reads them as a
-# command, an option of a line or mathematics.
+# command, as mathematics or, if they begin with `[`, as the argument of the `\\` before them.
 
 
 Column = tuple[str, list[str]]

@@ -114,7 +114,7 @@ class PlanFold:
         self._change(note.at, t, steps=tuple(steps), version=note.data["version"])
 
     def _count_usage(self, call: Call, reply: Reply) -> list[str]:
-        """Add the usage of a call to each step and plan for which it was made, nested ones included."""
+        """Add the usage of a call to each step and plan for which it was made, enclosing ones included."""
         if not is_made(reply) or (reply.error is not None and reply.input_tokens is None):
             return []
         if call.purpose == "plan" and call.node not in self.plans:

@@ -35,7 +35,9 @@ _MISTAKES = (NameError, AttributeError, TypeError, LookupError, ImportError, Ari
 
 
 class Function:
-    """The end of the stack for an async function `Call -> Reply | str`, or an async generator of text."""
+    """The last layer of the model stack if the model is a user's function. It calls the function, which takes
+    a `Call` and either is `async` and returns a `Reply` or a text, or is an async generator of text.
+    """
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -125,7 +125,9 @@ def _repeated_samples(run: Run) -> Iterator[Doubt]:
 
 
 def _unjust_grades(run: Run) -> Iterator[Doubt]:
-    """Yield why the grade of a wrong answer is doubtful: no answer is right, or the reference is wrong."""
+    """Yield why it is doubtful that an answer was graded wrong: no answer to the question can be right, or
+    the grading function calls the reference itself wrong.
+    """
     with suppress(Exception):  # `run.task`, a user's domain or a grading function may fail
         task = run.task
         if task is not None and not run.waits_for_grading and run.correct is False:

@@ -96,7 +96,8 @@ async def replay(
         except Exception as error:
             if isinstance(error, Divergence) or run.error is None:
                 raise
-            # The same bug ended the run again, and the driver has compared its record.
+            # The recorded run ended with an error too. It is the same one: the driver would have raised
+            # `Divergence` when it recorded another one.
         missing = recorder.missing(Ended if driver.failed else object)
         divergence = None if missing is None else f"the record continues with {missing!r}"
     except Divergence as error:

@@ -638,7 +638,7 @@ def filled_in(value: Any, step: PlanStep, steps: Mapping[str, PlanStep]) -> Any:
             return known.result
         number, items = int(form.partition(":")[2]), items_in(known.result)
         if number > len(items):
-            raise ValueError(f"{step.id}: {match[0]} names item {number} of {len(items)}")
+            raise ValueError(f"{step.id}: {match[0]} names item {number}, but there are only {len(items)}")
         return items[number - 1]
 
     return _with_texts(value, lambda text: _REFERENCE.sub(result, text))

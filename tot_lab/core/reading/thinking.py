@@ -39,9 +39,9 @@ def split_thinking(text: str) -> tuple[str | None, str]:
 
     Tags are `<think>` and `<thinking>` in any case, `[THINK]` and `◁think▷`; in OpenAI's harmony format, all
     channels but `final` are thinking. A tag is plain text inside a JSON string, a block of code, inline code
-    or a line that states the answer, and so is an unclosed tag after such a line. A closing tag without an
-    opening one ends thinking that began with the text, and unclosed thinking extends to the end. Blocks may
-    be nested.
+    or a line that states the answer. An opening tag that is never closed is plain text too if it comes after
+    a line that states the answer; otherwise its thinking extends to the end. A closing tag without an
+    opening one ends thinking that began with the text. Blocks may be nested.
 
     Returns:
         The thinking, its blocks joined by blank lines, or `None`; and the answer. A text without tags is
