@@ -179,7 +179,9 @@ class Acting(ToolLimits, Prompting):
     """Base of the strategies whose model may call tools.
 
     Raises:
-        ValueError: At the start of a run, if `tools` names a tool that the lab does not have.
+        ValueError: At the start of a run, if `tools` names a tool that the lab does not have, if a required
+            tool cannot be called, or if a tool of the lab has the reserved name `more` and `overflow` is
+            `more`.
     """
 
     kind = ""

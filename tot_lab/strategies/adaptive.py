@@ -128,8 +128,10 @@ class Choice(NamedTuple):
 
     Attributes:
         strategy: Its name in `Adaptive.strategies`.
-        kind: The kind of the task, or of its domain if `by` is `table`. `None` if neither is known.
-        by: What decided: `table` (the routes), `rule` or `model`, or `default` if none of these did.
+        kind: The kind of the task, or of its domain if `by` is `table`. `None` if `by` is `default`, or if
+            the model named a strategy that no kind of task leads to.
+        by: What decided: `table` (the entry of the domain in `routes`), `rule` or `model`, or `default` if
+            none of these did.
         why: The reason, in words.
     """
 
@@ -213,8 +215,9 @@ class Adaptive(Prompting):
     `ROUTES`. `tl.stats.calibrate_router` derives routes from a sweep."""
 
     default: str = "reactive"
-    """The strategy for tasks whose kind could not be decided, or whose route is not in `strategies`. It also
-    runs after a partial result: the chosen strategy stagnated, reached a limit, or gave no answer.
+    """The strategy for tasks whose kind could not be decided, or has no entry in `routes` and a built-in
+    route that is not in `strategies`. It also runs after a partial result: the chosen strategy stagnated,
+    reached a limit, or gave no answer.
     """
 
     enabled: bool = True

@@ -29,7 +29,8 @@ class BudgetForcing(Prompting):
 
     References:
         Muennighoff et al. 2025, s1: Simple test-time scaling, arXiv:2501.19393, section 3.1. The paper
-        replaces the delimiter that ends the thinking. Here the text is appended to the whole reply.
+        replaces the delimiter that ends the thinking by "Wait". Here `word` follows the whole reply, its
+        answer included.
     """
 
     scale: ClassVar[str] = "waits"

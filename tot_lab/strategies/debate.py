@@ -94,7 +94,8 @@ class _Speaker(NamedTuple):
 
 
 def _shown(others: Sequence[Thought]) -> str:
-    """The user's message of a further round. A single agent is asked to check its own answer."""
+    """The user's message of a further round. If there are no answers of others, the agent is asked to check
+    its own."""
     if not others:
         return "Check your answer, and then give it again in the same form."
     answers = "\n\n".join(f"<answer>\n{other.text}\n</answer>" for other in others)

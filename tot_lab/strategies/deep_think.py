@@ -103,7 +103,8 @@ class DeepThink(Prompting):
     `tl.presets.deep_think_quick`, `_balanced`, `_thorough`, `_maximum`. Results of research belong in the
     task's `context`. All runs of a process together have at most 4 calls of Deep Think in flight.
 
-    An approach is a child of the most confident synthesis so far, and a solution is a child of its approach.
+    An approach is a child of the most confident synthesis so far, or of the root in the first iteration. A
+    solution is a child of its approach.
     A synthesis is a child of the best solution; its `source` names the solutions whose ideas it uses. The
     answer is the synthesis of the iteration with the highest confidence, of equal ones the later. Its score
     is that confidence / 10, or `None` if the confidence was assumed.
@@ -409,7 +410,8 @@ class _Iterations:
         made: Judgement,
         reply: Structured[Convergence],
     ) -> Procedure[IterationResult]:
-        """The result without a synthesis: the solution of the best branch, preferring readable replies."""
+        """The result if the reply to CONVERGE has no synthesis: the solution of the best branch whose
+        confidence was not assumed, or of the best of all if there is no such branch."""
         best = min(ranked, key=lambda branch: branch.assumed)
         why = "the reply was cut off" if reply.truncated else reply.error
         why = why if _raw(reply) else "the reply was empty"
@@ -527,8 +529,8 @@ class _Iterations:
         if self.window is None:
             return None
         left = self.window - tokens_in(self.goal) - instructions
-        # A quarter of the rest is left for the reply. Since `tokens_in` overestimates, the texts always get a
-        # quarter of the window.
+        # A quarter of the rest is left for the reply. `tokens_in` overestimates, so that the rest can seem to
+        # be nothing: the texts get at least a quarter of the window.
         room = max(left * 3 // 4, self.window // 4)
         sizes = sorted(map(tokens_in, texts))
         for k, size in enumerate(sizes):

@@ -31,10 +31,10 @@ class ThoughtBranch(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         id: b0, b1, … in the order of the model's reply.
         confidence: The confidence stated by DEVELOP, 0 to 10. `None` if it could not be read.
-        score: The mean of the criteria, or the score for the whole if no criterion could be read, 0 to 10.
-            `None` if there is neither.
-        assumed: Whether the confidence is a default, because the reply was truncated, or was not JSON and
-            counts as the solution as a whole.
+        score: The mean of the criteria, or the model's single score of the solution if no criterion could be
+            read, 0 to 10. `None` if there is neither.
+        assumed: Whether the confidence is a default, because the reply was truncated, or could not be read
+            and its whole text is taken as the solution.
         truncated: Whether the reply was truncated, so that the solution may be incomplete.
         node: Id of the thought with the approach.
         solution_node: Id of the thought with the solution. `None` if there is no solution.
@@ -371,7 +371,8 @@ def _most(numbers: Sequence[float]) -> int:
     """The top of the scale that the numbers are on: 1, 10 or 100. 0 means that the numbers cannot be used.
 
     It is 100 if every number except 0 is above 10 and at most 100. It is 1 if no number is above 1 and one is
-    a fraction.
+    a fraction. It is 0 for any other numbers of which one is above 10, and for a single 1. Otherwise it is
+    10.
     """
     if any(number > 10 for number in numbers):
         return 100 if all(number == 0 or 10 < number <= 100 for number in numbers) else 0

@@ -191,7 +191,8 @@ class GatherThenThink(Prompting):
         return answer
 
     def _within_gatherer(self, task: Task) -> Task:
-        """`task` with only the gatherer's tools, so that no other tool fetches an address that they found."""
+        """`task` with only the gatherer's tools, so that no other tool fetches an address that they found. A
+        gatherer that is no `Acting` does not limit the tools."""
         if not isinstance(self.gatherer, Acting):
             return task
         allowed = self.gatherer.available_tools(task).tools

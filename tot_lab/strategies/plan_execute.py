@@ -134,8 +134,8 @@ class PlanExecute(Acting):
     """The most steps of a plan or a refinement."""
 
     step_retries: Annotated[int, Field(ge=0)] = 1
-    """Further attempts at a step that failed. The `retries` of a tool itself do not apply in a plan, unless
-    `tool_retries` is set."""
+    """Further attempts at a step that failed. A tool's own `retries` do not apply in a plan. `tool_retries`
+    does, if it is set: each attempt at the step may then repeat the call."""
 
     max_patches: Annotated[int, Field(ge=0)] = 2
     """The most patches during execution: requests to rewrite the steps that are not completed. A failed step

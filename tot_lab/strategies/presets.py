@@ -179,8 +179,7 @@ def mini_crossword(paths: Paths = None, /, **changes: Any) -> TreeOfThoughts:
     Differences from the paper: the three words of a state are judged together; in the original, each is
     judged when its turn comes. When a search ends at 100 states, it has therefore judged some that the
     original would judge later. This applies to seven in ten published GPT-4 searches, to at most nine states
-    each, and changes no answer. A state with an unreadable verdict is not entered; in the original it is,
-    unless another clue is impossible. No word is proposed for a clue that its crossings have filled; in the
+    each, and changes no answer. No word is proposed for a clue that its crossings have filled; in the
     original that adds a state.
 
     References:

@@ -299,7 +299,8 @@ def _expanded(part: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -
 
 
 def _closed(schema: Any, without: frozenset[str]) -> Any:
-    """`schema` with all properties required and no additional ones, as strict modes demand."""
+    """`schema` with all properties required and no additional ones, as strict modes demand, and without the
+    keywords in `without`."""
     if not isinstance(schema, dict):
         return schema
     made: dict[str, Any] = {}

@@ -135,7 +135,8 @@ class _Condenser:
         return msgspec.structs.replace(call, messages=messages)
 
     def _condensed(self, call: Call, summary: str, turns: Sequence[Turn]) -> Procedure[str]:
-        """The summary of `turns`, together with `summary`, that of the turns before them."""
+        """One summary of `turns` and of all turns before them. `summary` is the earlier summary of those, ""
+        if there are none."""
         fast = "\n".join(filter(None, [summary, *map(_in_short, turns)]))
         if self.settings.synthesis == "fast":
             return fast

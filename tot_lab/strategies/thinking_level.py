@@ -181,7 +181,7 @@ class Reflection(NamedTuple):
         because: `tool error`, `interval` or `uncertainty`.
         turn: The number of model calls before it.
         should_continue: Always true: a reflection never stops a loop.
-        suggested_action: The line `Next: …` of the text, if any.
+        suggested_action: What follows `Next:` in the text. `None` if it has no such line.
         confidence: Always `CONFIDENCE`, a constant.
     """
 

@@ -113,13 +113,14 @@ class ABMCTSM(AdaptiveBranching):
     AB-MCTS).
 
     A decision among k children with n thoughts below them takes time in proportion to k, and to the number of
-    different sizes of their subtrees, which is at most √2n: 1 to 10 milliseconds.
+    different sizes of their subtrees, which is at most √(2n): 1 to 10 milliseconds.
 
     References:
         Inoue et al. 2025, Wider or Deeper?, arXiv:2503.04412, AB-MCTS-M. The priors are those of the package
-        treequest 0.3, which differs in three steps: it samples the posterior by NUTS; it leaves out children
-        below which three of four scores are equal (`enable_pruning`); and of several models it chooses one as
-        if none had made a thought yet, because it looks for the models' names among integer codes.
+        treequest 0.3, which differs in three steps: it samples the posterior by NUTS; it leaves out a child
+        if its group has at least four scores and three quarters of them are equal (`enable_pruning`); and of
+        several models it chooses one as if none had made a thought yet, because it looks for the models'
+        names among integer codes.
     """
 
     kind: ClassVar[str] = "ab_mcts_m"

@@ -36,7 +36,8 @@ def expand(
         count: How many.
         logprobs: Alternatives per token whose log-probabilities the search needs. The calls request the
             larger of this number and the evaluator's.
-        alternatives: How many of these alternatives the search reads (`Call.alternatives`).
+        alternatives: How many of these alternatives the search reads. `None` means that it needs only the
+            log-probabilities of the tokens themselves.
     """
     evaluate = evaluate.for_thoughts_of(propose)
     children = Children(sampler, evaluate, expansion, keep_replies=logprobs > 0)

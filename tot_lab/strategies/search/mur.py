@@ -25,9 +25,8 @@ class MUR(Search):
 
     The model must report log-probabilities, and the proposer must make one thought per reply (`Sample`,
     `Continue`). A step without log-probabilities is kept and does not change the momentum; a note
-    `score.missing` says so.
-    The evaluator scores every step, also one that is not sampled again. A finished path is the answer. If
-    `stop.depth` ends the path, the answer rule decides.
+    `score.missing` says so. The evaluator scores every step, also one that is not sampled again. A finished
+    path is the answer. If `stop.depth` ends the path, the answer rule decides.
 
     References:
         Yan et al. 2025, MUR: Momentum Uncertainty guided Reasoning, arXiv:2507.14958, with a scoring model

@@ -149,7 +149,8 @@ class Sampler(NamedTuple):
         ask: How a proposer's call is made: directly, or with tools before the reply.
         calls_per_ask: The most calls that `ask` makes.
         logprobs: Alternatives per token whose log-probabilities the calls request.
-        alternatives: How many of these alternatives the replies keep (`Call.alternatives`).
+        alternatives: How many of these alternatives the replies keep; see `Call.alternatives`, also for
+            `None`.
         temperature: The highest temperature that `ask` sets. `None` if `ask` does not change temperatures.
         end: The entry in `Expansion.ended` of the thought that is being scored.
     """

@@ -28,9 +28,9 @@ class UncertaintyBranching(Search):
     References:
         Zhu et al. 2025, Uncertainty-Guided Chain-of-Thought for Code Generation, arXiv:2503.15341
         (probability differential at the first token of a line); ThinkBooster, `uncertainty_cot`, whose
-        experiments use the default settings. ThinkBooster makes a separate call to measure the first token;
-        here the first token of the sampled step is measured. The other measure of the paper, the entropy over
-        the vocabulary, is missing: endpoints report 20 alternatives at most.
+        experiments use the settings that are the defaults here. ThinkBooster makes a separate call to measure
+        the first token; here the first token of the sampled step is measured. The other measure of the paper,
+        the entropy over the vocabulary, is missing: endpoints report 20 alternatives at most.
     """
 
     kind: ClassVar[str] = "uncertainty_branching"
