@@ -168,7 +168,8 @@ def _matching(pattern: str, folder: str | os.PathLike[str]) -> Sequence[str]:
     if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
         raise ValueError(f"{pattern}: a pattern must be a relative path without '..'.")
     # Path.glob would also match hidden files, which often hold keys.
-    # A shell may have expanded the pattern already. A name with brackets is then not a pattern.
+    # A shell may have expanded the pattern already. So the name of a file is taken as it is, even with
+    # brackets, which a pattern would give a meaning.
     exact = Path(folder, pattern).is_file()
     found = [pattern] if exact else sorted(glob.glob(pattern, root_dir=folder, recursive=True))  # noqa: PTH207
     files = [path for path in found if Path(folder, path).is_file()]

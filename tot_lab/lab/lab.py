@@ -339,7 +339,7 @@ class Lab(NamesNearest):
         """Carry out a run. `shows` tells whether to show progress if there is no `watch`."""
         if watch is not None:
             execution.watch(watch)
-        # With a simulated model, a notebook shows no bar, which would differ each time the notebook runs.
+        # With a simulated model, a notebook shows no bar: its output would differ each time it is run.
         chosen = isinstance(self.model, Simulated) and notebook_display() is not None
         try:
             if watch or not shows or chosen or execution.is_over or self.gateway.mode == "replay":
@@ -467,8 +467,9 @@ class Lab(NamesNearest):
             repeats: As for `sweep`.
             name: As for `sweep`.
             budget: As for `sweep`.
-            pilot: Number of tasks, chosen at random, whose first repeat is run now, to give expected values
-                with intervals. The sweep does not pay these runs again. With 0, nothing is sent or recorded.
+            pilot: Number of tasks whose first repeat is run now, to give expected values with intervals. The
+                tasks are chosen by a hash of their labels, so each call chooses the same ones. The sweep does
+                not pay these runs again. With 0, nothing is sent or recorded.
         """
         sweep = Sweep(self.runner, strategies, tasks, repeats, name, budget, runs=self.runs)
         if pilot:

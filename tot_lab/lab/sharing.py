@@ -43,7 +43,7 @@ class ExportedCalls(NamedTuple):
         calls: Number of calls in the file.
         runs: Number of runs.
         lost: Number of calls of real models that are not in the cache, by id of their run.
-        failed: Number of failed calls, which are only in the journals.
+        failed: Number of calls that failed or were refused. They are only in the journals.
         uncached: Number of calls that are never cached, such as those of simulated models in a lab without a
             cache and of tools with effects.
     """

@@ -20,10 +20,12 @@ from tot_lab.record.run import NO_EVALUATOR, Run, replies_of
 
 
 class Doubt(NamedTuple):
-    """One reason for doubt. It concerns `number` of the `of` calls or scores that it is about.
+    """One reason for doubt.
 
     Attributes:
         text: A clause, in which `{}` is replaced by `NUMBER of OF`.
+        number: How many calls or scores give the reason.
+        of: How many calls or scores were looked at.
         example: Text that is appended to the clause: one example.
     """
 
@@ -37,8 +39,8 @@ class Doubt(NamedTuple):
 
 
 def doubts_of(run: Run, losses: ByRole | None) -> tuple[Doubt, ...]:
-    """Return the doubts about a run with these `losses`, `None` if they are unknown. Takes time linear in the
-    size of the run.
+    """Return the doubts about a run. `losses` are its lost calls, `None` if these are unknown. Takes time
+    linear in the size of the run.
     """
     found = []
     scored = {line.e.by for line in run.lines_of(Scored) if isinstance(line.e, Scored)}
@@ -81,7 +83,7 @@ def _wanted(run: Run) -> str:
 
 def _filled_prompts(run: Run) -> Iterator[Doubt]:
     """Yield a doubt for each prompt of the strategy that contains the question instead of `{problem}`, for
-    example because it was written as an f-string. A text without any slot is sent as the system message, so
+    example because it was written as an f-string. A prompt without any slot is sent as the system message, so
     the model would get this question with every task.
     """
     waiting: list[Any] = [run.header.strategy]
@@ -106,7 +108,7 @@ of the game of 24, such as `4 9 1 3`, has at least this length.
 
 def _repeated_samples(run: Run) -> Iterator[Doubt]:
     """Yield a doubt for each role if at least half of its calls repeat a request at temperature 0, and one
-    for a repeat in which all calls are at temperature 0.
+    for the run if it is a repeat (`Header.repeat` above 0) with all calls at temperature 0.
     """
     calls = [line.e for line in run.lines_of(Call) if isinstance(line.e, Call)]
     repeats: Counter[str] = Counter()

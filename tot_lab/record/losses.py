@@ -75,7 +75,8 @@ ByRole: TypeAlias = dict[str, Losses]
 
 
 def losses_of(run: Run) -> ByRole | None:
-    """The losses of a run by role, without roles that made no call. `None` if calls or replies are missing.
+    """The losses of a run by role, without roles that made no call. `None` if the record lacks calls or
+    replies.
 
     If an evaluator takes several samples of each part (`evaluate="parts"`), a part counts as unreadable only
     if none of its samples could be read.

@@ -378,7 +378,7 @@ def _crossword(states: Sequence[State], number: int) -> _Converted:
     """Convert a depth-first search.
 
     The parent of a state is the state without its last word. The score of a state is that of its worst clue,
-    as in `MiniCrossword`. If no state with an impossible clue was expanded, these states count as pruned. The
+    as in `MiniCrossword`. States with an impossible clue count as pruned if none of them was expanded. The
     answer is the first of the deepest states (section 4.3).
     """
     domain = class_of(CROSSWORD, Domain)()

@@ -3,8 +3,9 @@
     file → entries (`Entry`, `Step`) → records (`_Records`) → Run
 
 Logs of tree searches (ToT, GoT) hold the puzzle, the thoughts, and which were kept. Logs of single
-answers (IO, CoT, XoT) hold only the number of the puzzle, which is found in the log of a tree search in the
-same folder. The text of a reply to a proposal is made from its thoughts. `Header.unknown` lists missing data.
+answers (IO, CoT, XoT) hold only the number of the puzzle: the puzzle itself is read from the log of a tree
+search in the same folder. The text of a reply to a `propose` call is made from its thoughts. `Header.unknown`
+lists missing data.
 
 References:
     Ding et al. 2023; github.com/microsoft/Everything-of-Thoughts-XoT.
@@ -275,7 +276,9 @@ def _puzzles(path: Path) -> dict[int, str]:
 
 
 def _task(question: str | None, idx: int) -> Task:
-    """The task of a puzzle. Its numbers determine the game."""
+    """The task of a puzzle. How many numbers the question holds (4, 9 or 24) determines the game. `None`
+    makes an ungraded task that states only the number of the puzzle, `idx`.
+    """
     if question is None:
         task = question_task(f"puzzle {idx} of a log that does not hold it")
         assert task is not None

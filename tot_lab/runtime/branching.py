@@ -97,7 +97,7 @@ def describe_change(
 def doubts_of(run: Run, made: Run) -> Iterator[str]:
     """Yield a warning for each sign that `made` is not the requested branch of `run`.
 
-    The search may have ended before the thought, or its strategy may have continued with the old value.
+    The search may have ended before it reached the thought, or its strategy may have ignored the new value.
     """
     branched = Branched.of(made.header.branched)
     assert branched is not None
@@ -148,8 +148,8 @@ def parent_of(path: Path, header: Header, given: Run | None) -> Run | None:
 
 
 def answering(lines: Sequence[Line], run: str, ask: Ask) -> Ask:
-    """Return a function that calls `ask`, except for calls that `lines`, the record of the run with the id
-    `run`, answer at no cost.
+    """Return a function that answers a call from `lines`, at no cost, or else with `ask`. `lines` are the
+    record of the run with the id `run`.
 
     A recorded failure is an answer. A recorded refusal is not, since it depended on the budget of the
     recorded run.

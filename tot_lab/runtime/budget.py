@@ -63,7 +63,7 @@ class Use:
     """What the calls of a run so far show about the usage of a call. All scopes of the run share it.
 
     Attributes:
-        settled: Number of settled calls, without failures that reported no tokens.
+        settled: Number of settled calls. Failures that reported no tokens are not counted.
         largest_output: The most output tokens of one call.
         largest_usd: The most USD of one call.
         prompt_ratio: The largest ratio of a prompt's tokens to their estimate, at least 1.
@@ -309,8 +309,9 @@ class Scope:
     def _count(
         self, call: Call, reply: Reply, reservations: dict[str, ReservedAmount], need: Need | None
     ) -> None:
-        """Count the usage of a call. An unknown or impossible amount counts as its reservation. An impossible
-        amount of which nothing is known yet counts as all that is left.
+        """Count the usage of a call. An unknown or impossible amount counts as its reservation. If the
+        reservation has no known bound and no call is settled yet, an impossible amount counts as all that is
+        left.
         """
         amounts = used_by(call, reply, need) if self.caps else {}
         was_made = reply.error is None or reply.input_tokens is not None

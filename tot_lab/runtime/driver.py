@@ -436,7 +436,7 @@ class Driver:
 
 class Workers:
     """The tasks that carry out calls. A call that has to wait for its reply has its own task. Calls that are
-    answered at once share a task, and so do samples of one request.
+    answered without waiting share a task, and so do samples of one request.
 
     Args:
         ask: Answers a call.

@@ -196,8 +196,8 @@ class Gateway:
             return None
 
     async def ready(self, name: str | None) -> None:
-        """Load what `need` requires for calls to the model `name`. A replay loads only prices, so that a
-        budget refuses the same calls.
+        """Load what `need` requires for calls to the model `name`. The mode `replay` loads only the prices,
+        which a budget needs to refuse the same calls.
         """
         model = self.model_of(name)
         if isinstance(model, Endpoint):

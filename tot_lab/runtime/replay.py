@@ -36,7 +36,7 @@ class Replay(NamedTuple):
 
     Attributes:
         identical: Whether the replay gave the same canonical record.
-        records: Number of records.
+        records: Number of canonical records of the run, including those after a divergence.
         divergence: The first difference, or `None`.
     """
 
@@ -51,7 +51,8 @@ async def replay(
     """Repeat the run without a model and compare every record.
 
     Successful replies come from `cache` or the cache of the run, if there is one, and otherwise from the
-    record, as errors and refusals always do.
+    record, as errors and refusals always do. If the cache lacks the reply of a real model, that is a
+    divergence.
 
     Args:
         run: The run.

@@ -70,8 +70,9 @@ class Role(PydanticModel):
 
 
 def calling_roles(roles: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the settings of roles that can change a call: without `params`, which changes none, and without
-    standard roles that set nothing else."""
+    """Return the settings of roles without `params`, which changes no call. A standard role that sets only
+    `params` is left out.
+    """
     calling = {name: {key: given[key] for key in given if key != "params"} for name, given in roles.items()}
     return {
         name: given

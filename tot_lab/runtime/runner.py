@@ -144,9 +144,9 @@ class Runner:
         )
 
     def check_same(self, path: Path | str, header: Header) -> None:
-        """Raise `ValueError` unless a run with this header used the same models and tools.
+        """Raise `ValueError` unless this lab has the models, roles, tools and effect policy in `header`.
 
-        A function may have changed without notice; repeating the record will then detect it.
+        The code of functions is not compared: if it has changed, repeating the record will detect it.
         """
         roles = calling_roles(self.gateway.role_settings)
         toolbox = self.gateway.toolbox
@@ -469,9 +469,10 @@ def _identity(model: dict[str, Any]) -> Any:
 def resumable(lines: list[Line], *, asking: bool) -> list[Line] | None:
     """Return the lines from which a run can continue, or `None` if it is finished.
 
-    Everything is dropped from the first reply on that states a cancellation or a refusal by the `spend`
-    limit, and so is an end that a cancellation or a bug caused. If the run ended because calls failed and the
-    model may be called again (`asking`), everything from the reply to the first failed call on is dropped.
+    The first reply that states a cancellation or a refusal by the `spend` limit is dropped, with all lines
+    after it. So is an end that a cancellation or a bug caused. If the run ended because calls failed and the
+    model may be called again (`asking`), the reply to the first failed call is dropped, with all lines after
+    it.
     """
     for number, line in enumerate(lines):
         if isinstance(line.e, Reply) and line.e.error in ("cancelled", REFUSED):

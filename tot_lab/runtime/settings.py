@@ -75,7 +75,7 @@ class RunnerSettings:
 
     effect_policy: EffectPolicy | None = None
     """Effects that the tools may have (`tl.EffectPolicy`). `None` allows all effects of `tools`, except those
-    of `tl.tools.WriteFile`. A tool whose effects are denied raises ValueError.
+    of `tl.tools.WriteFile`. A lab with a tool whose effects are denied cannot be made (ValueError).
     """
 
     tool_context: Mapping[str, Any] | None = None

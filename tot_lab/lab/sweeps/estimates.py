@@ -185,8 +185,8 @@ async def estimate_sweep(sweep: Sweep, pilot: int = 0) -> SweepEstimate:
 
 
 def _pilot_cells(sweep: Sweep, tasks: int) -> list[Cell]:
-    """Return the cells of the first repeat of `tasks` tasks. The choice is a function of the
-    tasks' labels, so that it stays the same. It ignores their order, since tasks may be sorted by difficulty.
+    """Return the cells of the first repeat of `tasks` tasks. A hash of the labels chooses the tasks, so that
+    the choice stays the same. It ignores the order of the tasks, which may be sorted by difficulty.
 
     Raises:
         ValueError: If there are fewer tasks.

@@ -290,8 +290,8 @@ class Sweep(SweepMethods):
     def turn(self, cell: Cell) -> tuple[int, int, float]:
         """Return the sort key of a cell: its repeat, its task, and the calls of its setting.
 
-        Going task by task keeps an interrupted sweep comparable. The setting with the most calls comes first,
-        because its calls often answer those of the others.
+        Going task by task keeps an interrupted sweep comparable: its settings have finished the same tasks.
+        The setting with the most calls comes first, because its replies often answer the calls of the others.
         """
         strategy, task = self.part(cell)
         try:

@@ -1,8 +1,9 @@
 """The record of a run in the spans of its trace, as `tl.OpenTelemetry` writes it.
 
 Each span holds lines of the journal in attributes named `tot_lab.…`. The texts of model calls, which are most
-of a journal, are only in the attributes that the conventions define. If the span of the run is missing, the
-trace is read like that of another program. If any other span is missing, reading the trace is an error.
+of a journal, are only in the attributes that the semantic conventions of OpenTelemetry define. If the span of
+the run is missing, the trace is read like that of another program. If any other span is missing, reading the
+trace is an error.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ def own(attributes: Mapping[str, Any]) -> Own | None:
 
 
 def without_texts(line: Line) -> Line:
-    """Return the line of a model call or its reply without the texts that the attributes of the conventions
-    hold, and without the log-probabilities and the provider's state, which no span holds.
+    """Return the line of a model call or its reply without the texts that other attributes of the span hold
+    (those of the semantic conventions), and without the log-probabilities and the provider's state, which no
+    span holds.
     """
     if isinstance(line.e, Call):
         return msgspec.structs.replace(line, e=msgspec.structs.replace(line.e, messages=(), tools=()))
