@@ -48,7 +48,7 @@ from tot_lab.models.providers import (
 from tot_lab.models.stack import NO_SERVER, Failure, ServerFacts
 
 # What litellm knows about a model. Token counts for tokenizers other than OpenAI's are estimates, which are
-# rather too high than too low.
+# more often too high than too low.
 
 
 OLLAMA_WINDOW = 4096
