@@ -448,8 +448,8 @@ def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] 
 def _cost_of(billed: Billed, prompt: int, output: int) -> float | None:
     """Return the cost of one reply, or `None` if the price or the cost of the request is unknown.
 
-    It is the cost of its tokens at `billed.price`, plus a part of the difference between `billed.cost` and
-    the cost of all tokens at that price: the same fraction as that of its prompt tokens. It is at least 0.
+    It is the cost of its tokens at `billed.price`, plus its share of the difference between `billed.cost` and
+    the cost of all tokens at that price, in proportion to its prompt tokens. It is at least 0.
     """
     if billed.price is None or billed.cost is None:
         return None
