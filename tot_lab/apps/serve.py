@@ -191,7 +191,7 @@ class Server:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """Answer a request with a search."""
-        if request.content_type != "application/json":  # a page of any site could send another
+        if request.content_type != "application/json":  # pages of any site can send other types
             message = f"Content-Type must be application/json: got {request.content_type!r}."
             raise ApiError(415, message)
         asked = Request.read(await request.read())

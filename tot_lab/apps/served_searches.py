@@ -56,8 +56,8 @@ class Search:
         """The execution of the run. `None` before the run begins."""
         self.task: asyncio.Task[Run]
         self.is_answered = False
-        """Whether `_settle` need not keep the journal for a retry: a client received the result, a later
-        search continues the journal, a retry would end in the same way, or the journal is kept already.
+        """Whether `_settle` need not remember the journal for a retry: a client received the result, a later
+        search continues the journal, a retry would end in the same way, or `_settle` has remembered it.
         """
         self.followers: set[asyncio.Event] = set()
 

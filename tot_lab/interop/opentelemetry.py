@@ -51,7 +51,9 @@ TIMEOUT = 10.0
 """Seconds to wait for the reply of a receiver."""
 
 PAUSES = (0.5, 1.0, 2.0)
-"""Seconds before each retry of a request, if the receiver is busy (`_BUSY`) or refuses the connection."""
+"""Seconds before each retry of a request. It is retried if the receiver is busy (`_BUSY`), or if the
+connection is refused or breaks.
+"""
 
 _LONGEST = 100_000  # maximum bytes of a reply that are read
 _BUSY = (429, 502, 503, 504)

@@ -94,7 +94,8 @@ class RunSpans:
     Args:
         header: The header of the run.
         secrets: Texts that no span may contain, the longest first.
-        run: The run, if it has ended. `None` means a run made of the records. The grade becomes a score.
+        run: The run whose grade becomes a score. `None` means that the grade is computed from `header` and
+            the records.
     """
 
     def __init__(self, header: Header, secrets: Sequence[str], run: Run | None = None) -> None:

@@ -1,8 +1,8 @@
 """The layer that merges calls into one request: samples of one prompt, or short judgements of several
 prompts.
 
-Each call keeps its own reply and cache entry. Only `paid` shows that calls were merged: a prompt that all
-samples of a request share is paid once.
+Each call keeps its own reply and cache entry. Only the amounts paid (`observer.paid`) show that calls were
+merged: a prompt that all samples of a request share is paid once.
 """
 
 from __future__ import annotations

@@ -379,7 +379,8 @@ class StoreReplies:
     """The layer that stores replies: a reply is on disk before it is used.
 
     It is below the layers that merge calls, so it stores all replies of a request, even those to calls that
-    no longer wait. If another process has stored a reply to the same call first, that reply is returned.
+    were cancelled meanwhile. If another process has stored a reply to the same call first, that reply is
+    returned.
     """
 
     def __init__(

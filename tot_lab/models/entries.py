@@ -1,8 +1,7 @@
 """Entries of the cache, and the file format in which an experiment's calls are shared.
 
 An entry is served only if its checksum, its schema and the usage of its reply are valid, and the reply is no
-error.
-`unpacked` also checks that the key is that of the request. An exported file is gzipped JSON lines: a
+error. `unpacked` also checks that the key is that of the request. An exported file is gzipped JSON lines: a
 manifest with the number of calls and the SHA-256 of the other lines, then one line per call. Reading a file
 executes no code.
 """

@@ -147,7 +147,7 @@ class Requests:
             yield
         finally:
             for call in calls:
-                self._known.pop(id(call), None)  # one `Call` object may be in flight twice
+                self._known.pop(id(call), None)  # gone if another block had the same `Call`
 
 
 def shortened(key: str) -> str:

@@ -245,7 +245,7 @@ class SkyworkPRM(VLLMReward):
         async with self._posted("/tokenize", self._body(solutions)) as response:
             page = page_of(await body_of(response))
         ids, ends = _by_line(page, solution)
-        raw = {"use_activation": False, "activation": False}  # its name is `activation` in vLLM 0.11
+        raw = {"use_activation": False, "activation": False}  # vLLM 0.11 reads the second name
         page, usage = await self._page_for({"model": self.model, "input": ids, **raw}, options)
         (values,) = each_of(data_of(page), "data", 1)
         if not isinstance(values, list) or len(values) != len(ids):

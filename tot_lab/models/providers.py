@@ -100,7 +100,7 @@ def origin(url: str) -> str:
 
 def is_key_of(variable: str, provider: str) -> bool:
     """Whether the name of an environment variable, such as WORK_OPENAI_KEY, says that it is a key of
-    `provider`: it contains a name from `key_variables` without its end `_API_KEY`, such as OPENAI.
+    `provider`: it contains a name from `key_variables` without the ending `_API_KEY`, such as OPENAI.
     """
     prefixes = [name.removesuffix("_API_KEY") for name in key_variables(provider)]
     return any(prefix and f"_{prefix}_" in f"_{variable.upper()}_" for prefix in prefixes)

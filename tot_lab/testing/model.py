@@ -143,7 +143,7 @@ def _steps(call: Call, roll: random.Random) -> str:
 
 
 class Scripted:
-    """A model that replies with `reply(call)` and counts its calls.
+    """A model that replies with `reply(call)` and keeps each call in the list `calls`.
 
     `latency(call)` is the number of seconds before the reply. It never changes the reply.
     """

@@ -411,7 +411,7 @@ def _survives(trial: Trial, texts: Sequence[str | Reply]) -> None:
 
 
 def survives_a_model_that_fails(trial: Trial) -> None:
-    """A failed call does not raise. If all calls fail, the strategy ends with `error` and no answer."""
+    """No failed call makes the strategy raise. If all calls fail, it ends with `error` and no answer."""
 
     def always(call: Call) -> str:
         raise ConnectionError("no route")
@@ -787,7 +787,7 @@ def check_strategy(
         promises: The promises to check, from `PROMISES`.
 
     Raises:
-        AssertionError: Names the first promise that is broken.
+        AssertionError: If a promise is broken. The message names the first one.
         TypeError: If an argument has the wrong type.
     """
     if not isinstance(strategy, Strategy):

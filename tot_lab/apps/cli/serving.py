@@ -4,8 +4,8 @@
 Model Context Protocol: over HTTP, or through stdin and stdout, to which nothing else is then written.
 
 A server listens only on this machine unless `--host` is given. If the environment variable `TOT_LAB_TOKEN`
-is set, clients need its value as a token. For another host without this variable, they need a new token,
-which is printed once.
+is set, clients need its value as a token. If it is not set, and `--host` is not a loopback address, they need
+a new token, which is printed once.
 """
 
 from __future__ import annotations

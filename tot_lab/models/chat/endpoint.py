@@ -97,14 +97,14 @@ class ChatEndpoint(Endpoint):
     """
 
     context_window: Annotated[int, Field(ge=1)] | None = None
-    """Tokens of a prompt and its reply together. `None` means the known size of the model, and 4096 for
-    Ollama, which sets up the model with this size.
+    """Tokens of a prompt and its reply together. `None` means the known size of the model or, for Ollama, its
+    default of 4096. A number is also sent to Ollama, which then loads the model with this context window.
     """
 
     price: _Pair | _Triple | None = None
     """USD per million tokens of (prompt, reply), for a model whose price is not known. A third number, at
-    most the first, is the price of prompt tokens that the server had cached. Replies that were cached before
-    the price was known get the cost of their tokens at this price.
+    most the first, is the price of prompt tokens that the server had cached. Replies that tot_lab's disk
+    cache stored before the price was known get the cost of their tokens at this price.
     """
 
     _is_loaded: bool = PrivateAttr(default=False)
@@ -325,8 +325,8 @@ class ChatEndpoint(Endpoint):
 
     @abstractmethod
     def _billed(self, usage: Any, cached: int | None) -> Billed:
-        """Return the tokens and cost of a request. `cached` prompt tokens were cached; `None`
-        means unknown.
+        """Return the tokens and cost of a request. `cached` is the number of prompt tokens that the server
+        had cached, or `None` if it is unknown.
         """
 
     @abstractmethod

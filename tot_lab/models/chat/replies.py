@@ -240,7 +240,8 @@ def add_piece(tools: list[ToolPieces], index: int, id: str, name: str, arguments
     index but no name continues the last call, since every call begins with a name.
 
     Raises:
-        ValueError: If there are more than 1,000 calls, since each piece is compared with all of them.
+        ValueError: If there are more than 1,000 calls. More would take too long, since each piece is compared
+            with all calls.
     """
     mine = [tool for tool in reversed(tools) if tool.index == index] or ([] if name else tools[::-1])
     known = next((tool for tool in mine if id and tool.id == id), mine[0] if mine else None)
@@ -322,7 +323,7 @@ def _cleaned(block: dict[str, Any]) -> dict[str, Any]:
 
 def split(content: str | None, reasoning: str | None) -> tuple[str | None, str | None]:
     """Return the text, or `None` if none was sent, and the thinking, or `None` if it is empty. White space
-    between them is removed.
+    around the thinking is removed, and line breaks at the beginning of a text that has thinking.
     """
     thinking = clean(reasoning or "").strip() or None
     if content is None:
@@ -430,7 +431,7 @@ def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] 
         billed: The usage of the whole request.
         choices: The replies.
         prompts: Length of the prompt of each reply, in proportion to which the prompt tokens are divided.
-            `None` means that all replies are samples of one prompt, and each counts all its tokens.
+            `None` means that all replies are samples of one prompt. Each then counts the whole prompt.
     """
     count = len(choices)
     counted = [choice.token_count for choice in choices if choice.token_count is not None]
@@ -447,8 +448,8 @@ def shares_of(billed: Billed, choices: Sequence[Choice], prompts: Sequence[int] 
 def _cost_of(billed: Billed, prompt: int, output: int) -> float | None:
     """Return the cost of one reply, or `None` if the price or the cost of the request is unknown.
 
-    It is the cost of its tokens at `billed.price`, plus a part of the difference between `billed.cost` and
-    the cost of all tokens at that price: the same fraction as that of its prompt tokens. It is at least 0.
+    It is the cost of its tokens at `billed.price`, plus its share of the difference between `billed.cost` and
+    the cost of all tokens at that price, in proportion to its prompt tokens. It is at least 0.
     """
     if billed.price is None or billed.cost is None:
         return None

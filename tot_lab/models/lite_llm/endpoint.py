@@ -48,7 +48,7 @@ from tot_lab.models.providers import (
 from tot_lab.models.stack import NO_SERVER, Failure, ServerFacts
 
 # What litellm knows about a model. Token counts for tokenizers other than OpenAI's are estimates, which are
-# rather too high than too low.
+# more often too high than too low.
 
 
 OLLAMA_WINDOW = 4096
@@ -81,8 +81,8 @@ def known_of(litellm: ModuleType, name: str) -> Mapping[str, Any]:
 def is_plain(usage: Any) -> bool:
     """Whether the cost of a request is its prompt and reply tokens times their prices.
 
-    It is not with cached, thinking or audio tokens, searches, or long prompts, which have other prices.
-    litellm then computes the cost, which takes longer.
+    `False` for requests with cached, thinking or audio tokens, searches, or long prompts, which have other
+    prices. litellm then computes the cost, which takes longer.
     """
     parts = (usage.prompt_tokens_details, usage.completion_tokens_details)
     special = [name for part in parts if part is not None for name, value in part if value]
@@ -168,7 +168,7 @@ def _names_in(page: Any) -> list[str] | None:
     return [str(model["name"]) for model in listed if isinstance(model, dict) and model.get("name")]
 
 
-# Providers to which `n` is sent. Gemini is not one, since its thinking models may refuse several candidates.
+# Providers to which `n` is sent. Gemini is left out, since its thinking models may refuse `n`.
 _TAKE_N = {"openai", "azure", "hosted_vllm", "together_ai", "fireworks_ai", "xai"}
 _LEAST_CACHED = 1024
 """Tokens of the shortest prompt prefix that Anthropic caches, if litellm's table does not say. Anthropic

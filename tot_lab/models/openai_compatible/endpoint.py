@@ -49,9 +49,9 @@ class OpenAICompatible(ServedModel):
         return call.seed is None and call.temperature != 0 and self._takes_n
 
     def list_key(self, call: Call) -> Hashable | None:
-        """Return a key made of the settings if `call` requests a single token, such as a judgement by its
-        probability. Calls with equal keys may be sent as one list of prompts. `None` for others, whose
-        replies would all arrive with the longest one.
+        """Return a key made of the settings if `call` requests a single token, as the evaluator `logprob`
+        does. Calls with equal keys may be sent as one list of prompts. `None` for calls with longer replies:
+        in a list, all of these would arrive with the longest one.
         """
         if self.chat or call.max_tokens != 1 or not (self._takes_lists and self._takes_n):
             return None
@@ -200,7 +200,7 @@ class OpenAIServer(OpenAICompatible):
         return self.name.removeprefix("openai/")
 
     def identity(self) -> dict[str, Any]:
-        """Return the model and its revision, or the model and the URL of the server without a revision."""
+        """Return the model and its revision or, without a revision, the model and the server's URL."""
         if self.revision is not None:
             return super().identity()
         chat = {} if self.chat else {"chat": False}

@@ -31,8 +31,8 @@ class Tiny(Endpoint):
 
     It was trained on generated problems with exact answers, and knows only a small formal language of steps
     and judgements. `tot_lab.models.tiny.requests` translates the prompts of the two domains. Any other prompt
-    is an error. A reply depends only on the prompt, the settings, and the seed or, without a seed, the sample
-    index, attempt and repeat of its call.
+    is an error. A reply depends only on the prompt, the settings, and the seed, sample index, attempt and
+    repeat of its call.
     """
 
     kind = "tiny"
@@ -164,8 +164,9 @@ def _file_of(weights: str) -> Path:
 
 
 def _seed(call: Call) -> bytes:
-    """Return the seed of the reply: from the prompt, and the call's seed or else its sample index, repeat and
-    attempts."""
+    """Return the seed of the reply: a hash of the prompt and of `provider_seed` or, if the call has no seed,
+    of its sample index, repeat and attempt.
+    """
     key = provider_seed(call)
     settings = [call.sample_index, call.repeat, call.attempt] if key is None else [key]
     return hashlib.sha256(json.dumps([call.prompt, settings]).encode()).digest()
