@@ -174,5 +174,7 @@ class Labels(Known):
 
 
 def _interrupted(stop: str) -> bool:
-    """Return whether a limit or a person ended a run, so that it may have left thoughts unexpanded."""
+    """Return whether a budget, the cap on thoughts or a person ended a run, so that it may have left thoughts
+    unexpanded.
+    """
     return stop.startswith("budget:") or stop in ("limit:nodes", "cancelled")

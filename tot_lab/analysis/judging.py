@@ -55,13 +55,13 @@ class EvaluatorDiagnosis:
             evaluator); score (0–1, NA if unreadable); solvable (boolean label, NA if unknown); known_by
             (domain, grade of the answer that the thought states, or mark); state (the last decision);
             samples, unreadable_samples (samples of its evaluation, and those that could not be read).
-        siblings: One row per thought with at least two children: node (the parent's id); depth and by (of the
-            children); siblings (their number); distinct_texts; with_state (siblings whose state the
-            domain can tell) and distinct_states among them; pairs (of siblings with scores) and equal_pairs
-            (pairs with the same score).
-        runs: One row per run: correct; failed (boolean, NA if unknown); blame (the component to blame, or
-            NA), depth (at which the run was lost) and nodes (ids of the thoughts there); and the
-            lost calls by role, in the columns of `sweep.df()`.
+        siblings: One row per thought with at least two children: run_id, setting, task; node (the parent's
+            id); depth and by (of the children); siblings (their number); distinct_texts; with_state (siblings
+            whose state the domain can tell) and distinct_states among them; pairs (of siblings with scores)
+            and equal_pairs (pairs with the same score).
+        runs: One row per run: run_id, setting, task; correct; failed (boolean, NA if unknown); blame (the
+            component to blame, or NA), depth (at which the run was lost) and nodes (ids of the thoughts
+            there); and the lost calls by role, in the columns of `sweep.df()`.
         model_note: A note that a model of the runs is simulated or small, or ""; see `Run.model_note`.
         why_unlabelled: Why no thought has both a score and a label, and how to get labels. "" if some thought
             has both.

@@ -90,9 +90,9 @@ def anytime_performance(
         and flops_prefix_once (Float64), the use of the admitted calls; ROLE_calls, ROLE_failed,
         ROLE_unreadable, ROLE_truncated (Int64) as in `sweep.df()`; answer (string); score (Float64); correct
         (boolean, NA without a grade); stop_reason (string); error (string, what the strategy raised, or why
-        the answer cannot be graded); changed (boolean, whether the answer differs from the answer at the next
-        smaller amount); simulated (boolean). For runs outside a sweep, `setting` lists the settings that
-        differ, and `task` is the question.
+        the answer cannot be graded); changed (boolean, whether the answer differs from that at the next
+        smaller amount or, at the smallest one, is not empty); simulated (boolean). For runs outside a sweep,
+        `setting` lists the settings that differ, and `task` is the question.
 
     Raises:
         LookupError: For a run that was loaded from a file and needs a user's functions, and for a record that

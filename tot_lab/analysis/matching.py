@@ -159,8 +159,8 @@ def match(
 
     Raises:
         ValueError: If the amount is not a positive number. Also if a method uses more than the amount at
-            scale 1 or less at scale 65,536, has no bound on its calls, or has no run in `runs`; the message
-            names the method.
+            scale 1 or less at scale 65,536 (with `runs`, by more than 15%), has no bound on its calls, or has
+            no run in `runs`; the message names the method.
         TypeError: If a value of `settings` is no strategy.
     """
     amounts = {"calls": calls, "tokens": tokens, "output_tokens": output_tokens, "usd": usd, "flops": flops}

@@ -79,9 +79,9 @@ def rehearse(strategy: Strategy, run: Run, rates: RatesOfCall | None, limit: flo
 
 
 def simulated_calls(strategy: Strategy, task: Task, limit: int) -> int | None:
-    """Return the smaller number of calls that `strategy` makes with two simulated players of the domain of
-    `task`: one that is always right, and one that never is. `None` if the strategy makes more than `limit`
-    calls with one of them, calls tools or functions, or raises an error.
+    """Return the smaller of two numbers: the calls that `strategy` makes if a simulated player of the domain
+    of `task` is always right, and those if it never is. `None` if one of them exceeds `limit`, or if the
+    strategy calls tools or functions, or raises an error.
     """
     try:
         player: Any = model_named(task.domain.player)

@@ -159,7 +159,7 @@ def regret(df: Any, *, router: str | None = None, by: str = "domain") -> pandas.
 
 
 class _Shares:
-    """The share of runs that solved each task and the mean of their calls, by task and setting."""
+    """The share of runs that solved the task, and the mean number of calls per run, by task and setting."""
 
     def __init__(self, runs: pandas.DataFrame, by: str) -> None:
         known = runs.assign(solved=solved(runs).astype(float), calls=runs["calls"].astype(float))

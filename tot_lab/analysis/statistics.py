@@ -45,8 +45,7 @@ class Comparison(NamedTuple):
     Attributes:
         a: The first setting.
         b: The second setting.
-        tasks: Number of tasks with graded runs of both settings. All of the following counts are of these
-            tasks.
+        tasks: Number of tasks with graded runs of both settings. The next four fields count these tasks.
         both: Tasks that both solved. With repeats, a task is solved if more than half of its runs solved it.
         a_only: Tasks that only `a` solved.
         b_only: Tasks that only `b` solved.
@@ -58,11 +57,12 @@ class Comparison(NamedTuple):
         high: Upper end of that interval.
         p: Two-sided p-value of no difference.
         unpaired: Tasks with graded runs of only one of the two settings. They are left out.
-        ungraded: Runs without a grade. They are left out.
+        ungraded: Runs of the two settings without a grade, failed ones included. They are left out.
         lost_a: Shares of lost calls of `a`, as in `success_rates`.
         lost_b: The same for `b`.
-        swaps: Number of random swaps from which `p` was estimated. The estimate is slightly too high, since
-            the observed difference counts as one of them. 0 means that `p` is exact.
+        swaps: Number of random swaps or reassignments from which `p` was estimated (see `compare`). The
+            estimate is slightly too high, since the observed difference counts as one of them. 0 means that
+            `p` is exact.
     """
 
     a: Any
@@ -116,12 +116,12 @@ def success_rates(
         tasks, solved (runs), errors (runs that failed with an error), ungraded (other runs without a grade),
         Int64; rate (mean over the tasks of the share of runs that solved the task; NA without a graded run),
         low and high (its interval), Float64; lost (string), the shares of failed, unreadable and truncated
-        calls by role, such as `evaluate 12.5% failed`, `none`, or NA if unknown. `lost_calls` gives these as
-        numbers. If runs kept several answers (the table has the column `any_of_kept`), also first_answer, the
-        runs whose first answer is correct, which equals solved, and any_of_kept, the runs with any correct
-        answer among those kept, Int64. Many publications report any_of_kept. If the table has the column
-        `answer_state`, also finished, cut and unfinished, the numbers of runs whose answer has that state,
-        Int64.
+        calls by role, such as `evaluate 12.5% failed`; `none` if no call was lost, NA if that is unknown.
+        `lost_calls` gives these as numbers. If runs kept several answers (the table has the column
+        `any_of_kept`), also first_answer, the runs whose first answer is correct, which equals solved, and
+        any_of_kept, the runs with any correct answer among those kept, Int64. Many publications report
+        any_of_kept. If the table has the column `answer_state`, also finished, cut and unfinished, the
+        numbers of runs whose answer has that state, Int64.
 
     Warns:
         UserWarning: If more than 5 % of the calls of a role were lost.
@@ -364,7 +364,7 @@ class _Shares(NamedTuple):
 
     Attributes:
         of: By setting and task, the share of runs that solved it (`mean`) and their number (`size`).
-        ungraded: By setting, the number of runs without a grade, which are left out.
+        ungraded: By setting, the number of runs without a grade, failed ones included. They are left out.
         losses: The lost calls, by setting.
     """
 

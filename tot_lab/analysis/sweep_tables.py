@@ -186,7 +186,7 @@ _ESCAPES = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
     '"': r"\symbol{34}",  # babel makes this sign a command in some languages
     "'": r"\textquotesingle{}",
     "`": r"\textasciigrave{}",
-    "[": "{[}",  # as the first character of a line, LaTeX reads it as an option, like a star
+    "[": "{[}",  # at the start of a row, `[` and `*` would be arguments of the `\\` before them
     "*": "{*}",
     "–": r"\textendash{}",
     "—": r"\textemdash{}",
@@ -634,7 +634,7 @@ def csv(frame: pandas.DataFrame) -> str:
             for name, column in texts.items()
         }
     )
-    # CRLF as in RFC 4180, so that a text with either character is quoted
+    # Lines end in CRLF, as in RFC 4180. A text that contains CR or LF is then quoted.
     return safe.to_csv(index=False, lineterminator="\r\n")
 
 

@@ -175,7 +175,7 @@ def strategy_of(run: Run) -> Strategy | None:
 
 def table(df: Any, needs: Sequence[str] = ()) -> pandas.DataFrame:
     """Return `df` itself, the result of its `.df()`, or a table with one row per run. Raises `ValueError` if
-    the table is empty or lacks one of the columns `needs`."""
+    the table is empty, lacks one of the columns `needs`, or has a row without a setting or task."""
     import pandas  # noqa: PLC0415
 
     if hasattr(df, "df"):

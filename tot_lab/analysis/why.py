@@ -39,16 +39,16 @@ def diagnose(run: Run) -> Diagnosis:
 
     - why_it_failed: which component is to blame for a failed run, and at which thoughts. It comes first, and
       the header of the explorer shows it too.
-    - right_not_chosen: the answer is wrong, and a leaf holds a right one. Needs ground truth.
-    - unsolvable: no answer can be right. good_pruned: the answer is not right, and a pruned thought could
-      have led to a right one, or was marked right. Both need a solver, ground truth or marks.
+    - right_not_chosen: the answer is wrong or missing, and a leaf holds a right one. Needs ground truth.
+    - unsolvable: no answer can be right. Needs a solver. good_pruned: a pruned thought is marked right, or
+      could have led to a right answer, which the run did not give. Needs a solver, ground truth or marks.
     - blind_scores: thoughts that can still lead to a right answer do not score above the others. Needs a
       solver.
     - marks: how the scores agree with a person's marks. marked_wrong: the answer rests on a thought that is
       marked wrong.
     - person: what a person changed, in a branch or while the run was under way.
-    - cut_short: a budget, the cap on thoughts or the iterations ended the search before all kept thoughts
-      were expanded. out_of_turns: a tool loop used up its turns.
+    - cut_short: a budget, the cap on thoughts or that on iterations ended the search before it had expanded
+      every thought that was not pruned. out_of_turns: a tool loop used up its turns.
     - unfinished_answer: the answer of a search on text comes from a path that does not state an answer.
       separator_unseen: no reply ended at a stop sequence, so each reply is a single step.
     - assumed_confidence: Deep Think could read no confidence, so the answer is that of its last iteration.
@@ -173,7 +173,7 @@ def _hope(run: Run, nodes: Sequence[Node]) -> str:
 
 def _above(run: Run, good: Sequence[Node]) -> str:
     """Return how many evaluated thoughts scored above all of `good`, as a sentence. "" if none did, or if
-    no evaluator judged one of `good`."""
+    some of `good` were not evaluated."""
     if not all(map(judged, good)):
         return ""
     most = max(node.rank for node in good)

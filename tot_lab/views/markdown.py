@@ -115,7 +115,9 @@ def _parser(raw: bool) -> MarkdownIt:
 
 @cache
 def _renderer(mathml: bool) -> MarkdownIt:
-    """Return a parser that renders formulas and keeps line breaks, products and the numbers of lists."""
+    """Return a parser that renders formulas, and keeps line breaks, the asterisks of products such as `2*3*4`
+    and the numbers of lists.
+    """
     from markdown_it import MarkdownIt  # noqa: PLC0415  only reports need it
 
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])

@@ -117,7 +117,7 @@ def _format_verdict(run: Run) -> str:
 
 
 def _count_records(run: Run) -> tuple[str, str, str, int, str, int]:
-    """Count the records of a run.
+    """Return the facts about a run for which all its records are read.
 
     Returns:
         The most common error of the calls, else why the run failed; what else makes the result doubtful; the

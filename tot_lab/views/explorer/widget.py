@@ -748,7 +748,7 @@ def _weak_handler(explorer: Explorer) -> Callable[[Any], None]:
 class CompareExplorer(Explorer):
     """An explorer of two runs side by side, with their differences marked.
 
-    A thought is compared with the child of the corresponding parent that has the same text or, without one,
+    A thought is compared with the child of the corresponding parent that has the same text or, if none has,
     the same number (`tot_lab.views.explorer.comparing`). Ids of the second run begin with `b:`.
 
     Args:

@@ -99,8 +99,8 @@ def plot_scaling(df: Any, cost: str | None = None, *, dark: bool | None = None) 
         df: A sweep, or any table with one row per run and the columns `setting`, `task`, `correct` and
             `cost`. For a sweep, a dashed line with open symbols shows the oracle (any of N): the share of
             runs that have a right answer at any leaf, which a perfect answer rule would choose. It coincides
-            with the solid line if the search itself knows which leaves are right, such as with verified
-            paths.
+            with the solid line if the search itself knows which leaves are right, for example because it
+            verifies paths.
             Or a table of `tl.stats.pass_at_k`, `majority_at_k` or `best_of_k`, or several of them by
             `pandas.concat`, with one line per setting and estimate.
         cost: `calls` (the default), `tokens` (in and out), `cost` (USD), or a column of the table such as

@@ -88,8 +88,8 @@ def rings_of(run: Run) -> dict[str, list[str]]:
     """Return the ids of the thoughts with a ring, by the name of the ring.
 
     - open frontier: thoughts that a search kept and did not expand. If the run has not ended, or was
-      interrupted, also undecided thoughts that were evaluated or are below an evaluated thought. The steps of
-      an agent are neither
+      interrupted, also undecided leaves that were evaluated or are below an evaluated thought. The steps of
+      an agent get no such ring, because they are not evaluated
     - last solvable: the last thoughts of a failed run that could still lead to a right answer
     - right, not chosen: right answers of a failed run
     """

@@ -16,7 +16,7 @@ from tot_lab.views.figures.theme import printable, short, style_figure
 
 NOT_ENDED = "has not ended"
 FAILED = "failed"
-"""The grade of a run that ended with an error, whose answer is neither right nor wrong."""
+"""The grade in words if a run ended with an error. Its answer counts as neither right nor wrong."""
 
 LONGEST = 200
 """Maximum number of characters of an expected answer or of the settings."""

@@ -33,7 +33,7 @@ import { unionOf } from "./union.js";
  */
 
 /**
- * What is known about a run in addition to its record (`facts_of` in facts.py). `solvable` has one letter per
+ * What is known about a run in addition to its record (`facts_of` in facts.py). `solvable` has one sign per
  * thought, "1", "0" or "?", or is empty. `right` are thoughts with a right answer that was not chosen. `outside` names the
  * tool that brought a thought from outside.
  * @typedef {{findings: Finding[], marks: Record<string, Mark>, solvable: string, right: string[],

@@ -28,7 +28,7 @@ const minifiedStyle = {
   },
 };
 
-/** Of marked, only its lexer. What makes and exports its other parts has effects, so esbuild would keep all of them. */
+/** Keeps only the lexer of the library marked. Its other parts have side effects, so esbuild would keep all of them. */
 const lexerOnly = {
   name: "lexer only",
   setup({ onLoad }) {

@@ -119,7 +119,7 @@ export function timeBar(app) {
       waiting.length > 0 && `${count(waiting.length, "change")} until the next pick: ${waiting.map(actOf).join("; ")}`,
     );
     say(what, dotted(happened(recording, frame), steered));
-    what.classList.toggle("tl-whole", !!waiting.length || !!actsOf(recording, step - 1)); // no change is cut off
+    what.classList.toggle("tl-whole", !!waiting.length || !!actsOf(recording, step - 1)); // the changes are shown in full
     put(what, { title: what.textContent });
     put(slider, { "aria-valuetext": `step ${step}: ${what.textContent}` });
     say(

@@ -250,7 +250,7 @@ export function panelOf(app) {
         [beside, besideId] = [its, recording.id(sibling)];
         finish(null, failed);
       },
-      () => {}, // the prompts are shown whole
+      () => {}, // without the sibling's prompts, nothing is folded
     );
   }
 

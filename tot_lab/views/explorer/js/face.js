@@ -209,7 +209,7 @@ export function faceOf(app, panel, time, legend) {
         !ended && (source.live ? (source.paused ? "paused" : "running") : "unfinished"),
       ),
     );
-    /** The name of a run before what is said of it. @param {number} which */
+    /** Returns the prefix that names one of two runs, "" for a single run. @param {number} which */
     const named = (which) => (second ? `${"AB"[which]}: ` : "");
     const over = runs.map((_, which) => app.frameOf(which).stop !== null);
     verdict.hidden = !over.some(Boolean);

@@ -11,7 +11,7 @@ import { KIND, PART } from "./recording.js";
  * Returns the call that produced each thought, -1 if unknown, the tool calls at each thought, and the parts that begin
  * at a thought. A thought was produced by the last reply of a model at its parent or at a thought it was made from, or else
  * by the last one that joined several thoughts. Several calls for the same purpose without a thought between them, such as
- * samples, produced the next thoughts together: `group` names the last of them for each, itself for any other call.
+ * samples, produced the next thoughts together: `group` maps each of them to the last one, and any other call to itself.
  * @param {Frame} frame
  */
 export function originsOf({ run, step, nodes }) {

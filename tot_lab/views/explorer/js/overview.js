@@ -25,7 +25,7 @@ const APART = 3;
 export const BINS = 10;
 
 /**
- * A part of a bar. `share` is that of the thoughts of the cell. `mean` is the mean of `shares` of the scene, NaN if
+ * A part of a bar. `share` is its share of the thoughts of the cell. `mean` is the mean of `shares` of the scene, NaN if
  * no thought has one.
  * @typedef {{kind: number, count: number, share: number, mean: number}} Part
  */

@@ -8,7 +8,7 @@
  *   error: string | null, result: string | null, retries: number, seconds: number | null, given: string | null,
  *   changes: [number, string][]}} PlanStep  changes: its states, and the lines of the record from which on it had them
  * @typedef {{node: string, goal: string, version: number, status: string, steps: PlanStep[], reviews: [string, number][]}}
- *   PlanVersion `_plan_versions` in recording.py. reviews: the thoughts that reviewed it, and the lines of the record
+ *   PlanVersion `_plan_versions` in facts.py. reviews: the thoughts that reviewed it, and the lines of the record
  */
 
 import { button, count, dotted, h, put, renew, seconds, short } from "./dom.js";

@@ -197,7 +197,7 @@ export class Scene {
     this.weight = flags.map((has, slot) =>
       (has & (PATH | CHOSEN) ? 300 : has & DIM ? 0 : has & RECEDES ? 100 : has & FRONTIER ? 250 : 200) + (49 * scores[slot] || 0));
     const blamed = reasonOf({ findings }).map((id) => recording.indexOf(id));
-    /** Slots of the thoughts that the reason names, which show their ids. */
+    /** Slots of the thoughts that the reason of a failure names. They show their ids. */
     this.named = new Set(blamed.map(slotOf));
     /** Slots of the last thoughts that could still lead to a right answer, in a run that failed. */
     this.lastSolvable = blamed.filter((node) => solvable[node] === "1").map(slotOf)
@@ -209,7 +209,7 @@ export class Scene {
     // These always have room for their texts.
     for (const slot of [...this.named, ...this.changed, ...this.missed, ...this.lastSolvable]) this.weight[slot] = 399;
     for (const slot of this.selected) this.weight[slot] = 400;
-    /** What changes that wait will do to a slot. @type {Map<number, string>} */
+    /** The effect that each waiting change of a person will have, by slot. @type {Map<number, string>} */
     this.waiting = new Map();
     for (const { act, node, score } of waiting) {
       const slot = slotOf(recording.indexOf(node ?? ""));
@@ -288,15 +288,15 @@ export class Scene {
     return this.#labels;
   }
 
-  /** Returns the lines of the number below a thought, without those that need more than `room` pixels, and what
-   * changes that wait will do to it. @param {number} slot @param {number} [room] */
+  /** Returns the lines of the number below a thought, without those that need more than `room` pixels, and the
+   * effect of a waiting change. @param {number} slot @param {number} [room] */
   number(slot, room = Infinity) {
     const waiting = this.waiting.get(slot);
     const lines = this.#numbers(slot, room);
     return waiting ? [...lines.slice(0, -1), [lines.at(-1), waiting].filter(Boolean).join(" ")] : lines;
   }
 
-  /** Returns the id of a thought that the reason names. @param {number} slot */
+  /** Returns the id of a thought that the reason of a failure names, as a line. @param {number} slot */
   name(slot) {
     return this.named.has(slot) && this.fill[slot] !== BLANK ? [`thought ${this.recording.id(this.nodes[slot])}`] : [];
   }

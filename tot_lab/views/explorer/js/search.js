@@ -53,7 +53,7 @@ export function searchOf(query) {
   if (words) tests.push((recording, _, node) => recording.text(node).toLowerCase().includes(words));
   return {
     error,
-    /** What a reader of the matches must know. */
+    /** Restriction of the matches that the reader must know, "" if there is none. */
     note,
     empty: !tests.length || !!error,
     /** Returns one byte per thought of `frame`, 1 for a match. @param {Recording} recording @param {Frame} frame */
