@@ -2,8 +2,8 @@
 
 A keeper (`keeper.py`) starts each of them and ends it, at the latest about a second after this Python process
 has died. The kernel sets the limits before any untrusted code runs, so that the code cannot lift them. Where
-isolation is possible (`can_isolate`), a process has no network, sees no other process, writes nowhere but in
-its folder, and nothing that it starts outlives it.
+isolation is possible (`can_isolate`), a process has no network, sees no other process, writes only to its
+folder and to a `/dev/shm` of its own, and nothing that it starts outlives it.
 """
 
 from __future__ import annotations
