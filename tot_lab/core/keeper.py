@@ -33,8 +33,8 @@ def main(
         memory: Limit of memory in bytes.
         written: Limit of the size of each file in bytes.
         processes: Maximum number of processes.
-        folder: `no` to run without isolation, otherwise the only folder in which the program may write. Empty
-            if it may not write at all.
+        folder: `no` to run without isolation, otherwise the only folder on disk in which the program may
+            write. Empty if there is none.
         command: The program and its arguments.
     """
     end = time.monotonic() + float(wall)
@@ -145,8 +145,8 @@ def start_first() -> None:
 
 
 def hide(folder: str) -> None:
-    """Make all files read-only except in `folder` and in a new `/dev` in memory, with no devices but `DEVICES`.
-    Hide other processes.
+    """Make all files read-only except in `folder` and in a new `/dev` in memory, which has no devices but
+    `DEVICES`. Hide other processes.
     """
     _libc("unshare", _NEW_MOUNTS)
     _change("/", propagation=_PRIVATE)

@@ -106,7 +106,7 @@ def _wrong_arguments(
 
 
 class ShownSignature:
-    """Descriptor `__signature__` of a pydantic model, with types without their constraints and validators."""
+    """Descriptor `__signature__` of a pydantic model. It shows types without constraints and validators."""
 
     def __get__(self, instance: object, owner: type[BaseModel]) -> inspect.Signature:
         fields = owner.model_fields.items()

@@ -35,7 +35,7 @@ process waits, or if the machine is busy with other work."""
 _KEEPER = Path(__file__).with_name("keeper.py")
 
 GRACE = 2.0
-"""Seconds in which the keeper must end its program before it is killed itself."""
+"""Seconds that a keeper has to end its program, before the keeper itself is killed."""
 
 NOT_ISOLATED = (
     "this machine cannot isolate programs, which needs Linux 5.12 or later and user namespaces. Without "
