@@ -327,8 +327,8 @@ def believed(reply: Reply) -> Reply:
 
 
 def is_same_reply(one: Reply, other: Reply) -> bool:
-    """Whether two replies are equal. A cost that is unknown in one of them equals any cost: a reply that was
-    cached before its model had a price gets its cost when it is read.
+    """Whether two replies are equal. A cost that is unknown in one of them equals any cost, because a reply
+    that was cached before its model had a price gets a cost when it is read from the cache.
     """
     if one.cost is None or other.cost is None:
         one = msgspec.structs.replace(one, cost=other.cost)

@@ -33,8 +33,8 @@ def main(
         memory: Limit of memory in bytes.
         written: Limit of the size of each file in bytes.
         processes: Maximum number of processes.
-        folder: `no` to run without isolation, otherwise the only folder in which the program may write. Empty
-            if it may not write at all.
+        folder: `no` to run without isolation, otherwise the only folder on disk in which the program may
+            write. Empty if there is none.
         command: The program and its arguments.
     """
     end = time.monotonic() + float(wall)
@@ -145,7 +145,9 @@ def start_first() -> None:
 
 
 def hide(folder: str) -> None:
-    """Make all files read-only except in `folder`. Hide other processes, and devices except `DEVICES`."""
+    """Make all files read-only except in `folder` and in a new `/dev` in memory, which has no devices but
+    `DEVICES`. Hide other processes.
+    """
     _libc("unshare", _NEW_MOUNTS)
     _change("/", propagation=_PRIVATE)
     opened = {name: os.open(f"/dev/{name}", os.O_PATH) for name in DEVICES}
@@ -170,7 +172,7 @@ def _mount(source: str, place: str, kind: str, flags: int, data: str = "") -> No
 
 
 def _change(place: str, on: int = 0, off: int = 0, propagation: int = 0) -> None:
-    """Change all mounts at `place` and below."""
+    """Set the flags `on`, and clear the flags `off`, of all mounts at `place` and below."""
     import ctypes  # noqa: PLC0415
 
     attributes = (ctypes.c_uint64 * 4)(on, off, propagation, 0)

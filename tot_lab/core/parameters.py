@@ -42,8 +42,8 @@ def takes_fields_of(
 ) -> Callable[[Callable[[T, S], None]], Callable[Concatenate[T, P], None]]:
     """Let an `__init__` that receives an object of the dataclass `kind` take the fields of `kind` instead.
 
-    `elsewhere` maps the name of an argument that another function takes to the words after "It belongs to" in
-    the error.
+    The keys of `elsewhere` are arguments of other functions. The values are the words after "It belongs to"
+    in the error about such an argument.
     """
 
     def decorate(init: Callable[[T, S], None]) -> Callable[Concatenate[T, P], None]:
@@ -69,8 +69,8 @@ def with_example(
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Improve a function's error about wrong arguments: it suggests the nearest argument, or else `example`.
 
-    `elsewhere` maps the name of an argument that another function takes to the words after "It belongs to" in
-    the error.
+    The keys of `elsewhere` are arguments of other functions. The values are the words after "It belongs to"
+    in the error about such an argument.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -106,7 +106,7 @@ def _wrong_arguments(
 
 
 class ShownSignature:
-    """Descriptor `__signature__` of a pydantic model, with types without their constraints and validators."""
+    """Descriptor `__signature__` of a pydantic model. It shows types without constraints and validators."""
 
     def __get__(self, instance: object, owner: type[BaseModel]) -> inspect.Signature:
         fields = owner.model_fields.items()

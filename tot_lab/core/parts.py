@@ -74,7 +74,7 @@ class PydanticModel(BaseModel):
             if positional:
                 raise TypeError(_by_name(type(self), positional))
             for name, value in settings.items():
-                is_numpy = type(value).__module__ == "numpy"  # also functions, which lack `item`
+                is_numpy = type(value).__module__ == "numpy"  # true of its functions too, which lack `item`
                 if is_numpy and hasattr(value, "item") and not value.ndim:
                     settings[name] = value.item()
             try:
@@ -576,7 +576,9 @@ def _by_head(given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _expect_no_other(head: str, inner: Any, changes: Mapping[str, Any]) -> None:
-    """Raise ValueError if `inner`, the part `head`, was made with another value of a setting in `changes`."""
+    """Raise ValueError if `inner`, the part in the setting `head`, was made with one value of a setting, and
+    `changes` holds a different one.
+    """
     if not isinstance(inner, Part):
         return
     for name in inner.model_fields_set.intersection(changes):

@@ -2,8 +2,8 @@
 
 A keeper (`keeper.py`) starts each of them and ends it, at the latest about a second after this Python process
 has died. The kernel sets the limits before any untrusted code runs, so that the code cannot lift them. Where
-isolation is possible (`can_isolate`), a process has no network, sees no other process, writes nowhere but in
-its folder, and nothing that it starts outlives it.
+isolation is possible (`can_isolate`), a process has no network, sees no other process, writes only to its
+folder and to a `/dev/shm` of its own, and nothing that it starts outlives it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ process waits, or if the machine is busy with other work."""
 _KEEPER = Path(__file__).with_name("keeper.py")
 
 GRACE = 2.0
-"""Seconds in which the keeper must end its program before it is killed itself."""
+"""Seconds that a keeper has to end its program, before the keeper itself is killed."""
 
 NOT_ISOLATED = (
     "this machine cannot isolate programs, which needs Linux 5.12 or later and user namespaces. Without "

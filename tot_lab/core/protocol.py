@@ -165,8 +165,9 @@ class RandomNumbers(Request, frozen=True):
     Attributes:
         task: The problem, as text.
         purpose: The purpose of the numbers. Different purposes draw independent numbers.
-        attempt: The attempts that the strategy is part of (`resample`). Different attempts get different
-            numbers. Different nodes get equal ones.
+        attempt: Indices of the enclosing attempts, outermost first, each followed by a space (`resample`).
+            Different attempts draw different numbers. No field names a node, so equal requests from
+            different nodes draw the same numbers.
     """
 
     task: str

@@ -1,9 +1,9 @@
 """Removal of secrets and of characters that cannot be encoded.
 
 Text from outside that may contain a key passes through here before it is recorded or shown. Errors and tool
-results lose everything that looks like a secret (`scrubbed`). Successful replies are data, and lose only long
-keys (`without_keys`). Both find a secret as it is, and encoded for URLs, in JSON, in base64 or in hexadecimal
-digits.
+results lose every known secret, also a truncated one (`scrubbed`). Successful replies are data, and lose only
+long keys (`without_keys`). Both find a secret as it is, and encoded for URLs, in JSON, in base64 or in
+hexadecimal digits.
 """
 
 from __future__ import annotations

@@ -241,7 +241,8 @@ class Rules:
         return None
 
     def grade(self, task: Task, answer: str) -> float | None:
-        """How correct `answer` is, from 0 to 1 (correct). `None` if there is no reference.
+        """How correct `answer` is, from 0 to 1 (correct). `None` if answers to `task` are not graded, such as
+        for lack of a reference.
 
         Raises `Ungraded` if `answer` cannot be graded, such as for lack of a package.
         """
@@ -487,7 +488,7 @@ class Task(PydanticModel):
         return self.with_context(f"The steps taken so far:\n{self.domain.steps(self.steps)}")
 
     def grade(self, answer: str) -> float | None:
-        """How correct `answer` is, from 0 to 1. `None` if there is no reference."""
+        """How correct `answer` is, from 0 to 1. `None` if it is not graded, such as without a reference."""
         return self.domain.grade(self, answer)
 
     def settings(self) -> dict[str, Any]:

@@ -62,8 +62,8 @@ class Tool(Part):
 
     effects: Effects | None = ()
     """Names of its effects, such as `network` or `files`; see `tl.EffectPolicy`. `None` means that they are
-    not declared: a policy then allows the tool by its name only. For a tool made of a function, the default
-    is `None`, or no effects if it is `pure`.
+    not declared: a policy with an `allow_list` then allows the tool only by its name. For a tool made of a
+    function, the default is `None`, or no effects if it is `pure`.
     """
 
     timeout: Annotated[float, Field(gt=0)] = 15.0

@@ -92,7 +92,8 @@ class ToolSpec(BaseModel):
 
     def is_requested_in(self, text: str) -> bool:
         """Whether `text` requests the tool by its name. `deep-think` is also matched as `deep_think`, `Deep
-        Think` or `deepthink`. A name in code, or in a sentence with a negation, is no request.
+        Think` or `deepthink`. A name in a code block, directly before a parenthesis, or in a sentence with a
+        negation is no request.
         """
         words = "[-_ ]?".join(map(re.escape, self.name.split("-")))
         name = re.compile(rf"(?<![\w.-]){words}(?![\w(-]|\.\w)", re.IGNORECASE)

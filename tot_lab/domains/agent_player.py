@@ -513,7 +513,7 @@ class _Responder(Responder["SimAgent"]):
         return json.dumps({"steps": steps})
 
     def _wrong_plan_step(self, step: dict[str, Any], k: int, known: Sequence[str]) -> dict[str, Any]:
-        """Return a step that fails: it computes something else, or opens a guessed title."""
+        """Return a step that fails: it is vague, computes something else, or opens a guessed title."""
         if step["type"] == "analysis":
             return {**step, "instruction": "Think about it."}
         if step["type"] == "composite":

@@ -55,7 +55,7 @@ def aime(row: Row) -> Task:
 def humaneval(row: Row) -> Task:
     """HumanEval (Hugging Face `openai/openai_humaneval`, GitHub `openai/human-eval`).
 
-    Fields `prompt`, `test`, `entry_point` and `task_id`. Grading runs the code of the model.
+    Fields `prompt`, `test`, `entry_point` and `task_id`. Grading runs the code that the model wrote.
     """
     prompt = row.text("prompt")
     question = (
@@ -70,8 +70,8 @@ def mbpp(row: Row) -> Task:
     """MBPP (Hugging Face `google-research-datasets/mbpp`, configurations `full` and `sanitized`).
 
     Fields `text` or `prompt`, `test_list` and `task_id`. `test_setup_code` and `test_imports` may be missing.
-    The question shows the tests, as in the paper (Austin et al. 2021, section 2.1). Grading runs the code of
-    the model.
+    The question shows the tests, as in the paper (Austin et al. 2021, section 2.1). Grading runs the code
+    that the model wrote.
     """
     tests = row.texts("test_list")
     question = (

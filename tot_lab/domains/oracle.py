@@ -1,4 +1,6 @@
-"""An evaluator that knows the reference answer. No other evaluator can be better.
+"""An evaluator that knows the reference answer.
+
+No evaluator can grade finished answers better. It does not know which unfinished paths are promising.
 
 The task that a strategy receives never contains the reference. The oracle is an evaluator of the strategy, so
 the settings in the record of a run show that it was used.

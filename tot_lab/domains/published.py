@@ -20,9 +20,9 @@ class PublishedGame24(Game24):
     """The Game of 24 with the rules of the published search.
 
     Each line of a reply is a proposal, unchanged. The logs do not contain the prompts that were sent. The
-    prompts of this domain contain only the data on which the reply depends: the path for proposals, and for
-    values what the last line of the path states, the numbers left or the final answer. `tl.counterfactual`
-    uses these prompts to find recorded replies.
+    prompts of this domain contain only the data on which the reply depends. A prompt for proposals contains
+    the path. A prompt for a value contains the numbers left or the final answer, whichever the last line of
+    the path states. `tl.counterfactual` uses these prompts to find recorded replies.
     """
 
     kind: ClassVar[str] = "published/game24"

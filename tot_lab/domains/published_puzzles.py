@@ -63,7 +63,9 @@ class PublishedPuzzle(Domain):
         return [found[0].strip() for found in self.stated(text)]
 
     def states(self, task: Task, path: Path) -> Iterator[State | None]:
-        """Yield the states of a path, beginning with the start. After an illegal move, the last is `None`."""
+        """Yield the first state, and the state after each step of a path. An illegal move yields `None` and
+        ends the iteration.
+        """
         state: State | None = state_in(task.question)
         yield state
         for step in path:

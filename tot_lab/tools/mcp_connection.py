@@ -1,8 +1,9 @@
 """Connections to MCP servers, which may be hostile.
 
-Every message of a server is limited in size, and every wait in time. If a server dies, its calls fail. A
-command is not run in a shell, and gets only the environment variables that it needs. Secrets in the URL,
-headers or `env` of a server are removed from its results and errors.
+A server is reached at a URL, or started as a process by a command. Every message of a server is limited in
+size, and every wait in time. If a server dies, its calls fail. A command is not run in a shell, and gets only
+the environment variables that it needs. Secrets in the URL, headers or `env` of a server are removed from its
+results and errors.
 """
 
 from __future__ import annotations

@@ -34,12 +34,12 @@ class Python(Tool):
     Each call starts in a new, empty folder that is deleted afterwards, with an empty environment and no
     input. `timeout` limits the wall time, and the CPU time of each process. The tool requires Linux or macOS.
 
-    An `isolated` snippet has no network, sees no other process, and can write only to its folder, also if
-    this process runs as root. It can read the files that you can, keys in them included, and connect to the
-    Unix sockets that you may open, which a network namespace does not hide. Through the sockets of Docker, an
-    ssh-agent, D-Bus or a database it can act as you, also over the network. (Abstract Unix sockets are out of
-    reach.) Run the lab in a container for code from people or models that you do not trust. `max_file_mb`
-    limits each file, but not the number of files in the folder.
+    An `isolated` snippet has no network, sees no other process, and can write only to its folder and to a
+    `/dev/shm` of its own, also if this process runs as root. It can read the files that you can, keys in them
+    included, and connect to the Unix sockets that you may open, which a network namespace does not hide.
+    Through the sockets of Docker, an ssh-agent, D-Bus or a database it can act as you, also over the network.
+    (Abstract Unix sockets are out of reach.) Run the lab in a container for code from people or models that
+    you do not trust. `max_file_mb` limits each file, but not the number of files in the folder.
 
     A snippet and the processes that it starts end with the call, and within about two seconds if this process
     dies or is killed. A snippet that is not isolated can avoid that: on macOS by leaving its process group,

@@ -279,8 +279,9 @@ def stated_choice(reply: str, choices: Mapping[str, str]) -> str | None:
     Args:
         reply: A whole reply, or the answer in it. Statements are read in its last 20,000 characters; what
             precedes these is only read for the option with which the reply begins.
-        choices: The texts of the options by label; a text may be empty. A single letter must have the
-            case of the label, unless it is alone on its line or in marks, as in `(b)`.
+        choices: The texts of the options by label; a text may be empty. A letter in the other case than its
+            label counts only in marks (`(b)`), or before punctuation, the end of a line or a word such as
+            `because`.
     """
     text, options = _plain(reply[-_READ:]), _options(tuple(choices.items()))
     stated = [*_announced(text, options), *_called_right(text, options), *_alone(text, options)]
@@ -355,7 +356,9 @@ def _named(text: str, at: int, options: _Options, is_negated: bool) -> _Named | 
 
 
 def _called_right(text: str, options: _Options) -> Iterator[tuple[int, str | None]]:
-    """Yield the index and the option of each statement such as `B is the correct answer`."""
+    """Yield the index and the option of each statement such as `B is the correct answer`. The option is
+    `None` if the statement leaves it open, or if its sentence also calls another option right.
+    """
     before: tuple[int, str | None] = (-1, None)
     for verdict in _RIGHT.finditer(text):
         at = verdict.start()

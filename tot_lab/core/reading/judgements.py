@@ -208,8 +208,9 @@ class _Names:
 
 
 def _forms(name: str) -> Iterator[list[str]]:
-    """Yield the forms of a name from exact to loose: the name itself, its words, its words without articles
-    and words such as `approach`, and its parts (without a remark). A long name has only the first form.
+    """Yield lists of forms of a name, from exact to loose: the name itself; its words; its words without
+    articles and words such as `approach`; the name without remarks in brackets, and its parts. A long name
+    has only the first form.
     """
     yield [" ".join(name.casefold().split())]
     if len(name) > _LONGEST:
@@ -218,7 +219,7 @@ def _forms(name: str) -> Iterator[list[str]]:
     yield [_trimmed(name)]
     parts = _SEGMENTS.split(name)
     numbered = [part for part in parts if any(map(str.isdigit, part))]
-    alone = parts if not numbered else numbered if len(numbered) == 1 else []  # remarks have no numbers
+    alone = parts if not numbered else numbered if len(numbered) == 1 else []  # the others are remarks
     yield [_trimmed(_REMARK.sub(" ", name)), *map(_trimmed, alone)]
 
 

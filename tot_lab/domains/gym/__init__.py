@@ -164,8 +164,8 @@ def gym_tasks(
     """Make the first `count` tasks of a family of reasoning-gym.
 
     If the family has a search domain (`gym/FAMILY`), the tasks belong to it and have steps. Otherwise they
-    belong to `Gym`. `task.data` is the metadata of the item. `task.reference` is its answer, which some
-    families lack.
+    belong to `Gym`. `task.data` is the metadata of an item of reasoning-gym. `task.reference` is the answer
+    in the item, and `None` in families whose items have no answer.
 
     Args:
         family: Name of the family, such as `countdown`.

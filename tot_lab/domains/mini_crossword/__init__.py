@@ -71,7 +71,7 @@ class Dropped(NamedTuple):
     """A proposal that is not a valid step."""
 
     line: str
-    """The proposal as the model wrote it."""
+    """The line that the model wrote. A proposal in JSON is shown as such a line: `h1. apple (high)`."""
 
     reason: str
     """The reason why the proposal is not valid."""

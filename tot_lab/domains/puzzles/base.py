@@ -338,7 +338,7 @@ class AssignmentPuzzle(PuzzleDomain):
         """Return the values that may be assigned to the variable `place`."""
 
     def expected(self, task: Task) -> Any:
-        """Return the reference. The puzzles of these families have one solution."""
+        """Return the reference, because the puzzles of these families have only one solution."""
         return task.reference
 
     def read_state(self, puzzle: Any, text: str) -> Any:

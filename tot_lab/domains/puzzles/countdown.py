@@ -83,7 +83,7 @@ class Countdown(PuzzleDomain):
                 yield a, op, b
 
     def write_answer(self, puzzle: Puzzle, position: PuzzlePosition) -> str:
-        """Return one expression of all moves."""
+        """Return the expressions of the numbers left, separated by commas: one if the puzzle is solved."""
         terms = [(value, str(value)) for value in puzzle.numbers]
         for a, op, b in position.moves:
             left = terms.pop(next(k for k, term in enumerate(terms) if term[0] == a))[1]

@@ -25,7 +25,8 @@ _TRUTH: dict[str, Callable[[float, float], float]] = {
     "or": max,
     "and": min,
 }
-"""Truth values of operators: 1 is true, 0 is false, 0.5 is undecided (Kleene's strong three-valued logic)."""
+"""The function that computes each operator from the truth values 1 (true), 0 (false) and 0.5 (undecided), by
+Kleene's strong three-valued logic."""
 
 Roles = tuple[bool | None, ...]
 """Whether each person tells the truth. `None` means undecided."""

@@ -183,7 +183,7 @@ def _pushes(line: _Line) -> tuple[Push, ...]:
 
 
 class _Matching:
-    """A matching of rows and columns of the lowest total cost, by the Hungarian algorithm.
+    """The matching of rows and columns that has the lowest total cost, by the Hungarian algorithm.
 
     Each row gets a different column, so there must not be more rows than columns. The sum of the prices of
     a row and a column never exceeds the cost of the pair, and equals it if the pair is matched.
