@@ -278,8 +278,8 @@ def _expected(
 def _beyond(name: str, use: str, path: str, amount: float, unit: str) -> str:
     """Return the error message for a method that would need a larger scale than `LARGEST`."""
     return (
-        f"{name!r} {use} at {path}={LARGEST:,}, the largest scale that is tried, "
-        f"which is less than {amount:,.10g} {unit}."
+        f"{name!r} cannot be matched to {amount:,.10g} {unit}: it {use} at {path}={LARGEST:,}, the largest "
+        "scale that is tried. Pass a smaller amount."
     )
 
 

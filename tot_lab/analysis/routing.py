@@ -200,7 +200,9 @@ class _Shares:
 
 
 def _with_kinds(df: Any, by: str) -> pandas.DataFrame:
-    """Return the table. With `by="kind"`, it has the column `kind` by the rules of `tl.Adaptive`."""
+    """Return the table of `df`. If `by` is "kind" and it has no such column, add it: the kind of each task by
+    the rules of `tl.Adaptive`.
+    """
     given = table(df, ["setting", "task", "correct", "calls", *([by] if by != "kind" else [])])
     if by != "kind" or "kind" in given:
         return given

@@ -373,9 +373,10 @@ def html_text(text: str) -> str:
 
 
 # Log-probabilities of a reply, reduced to what is needed. With 20 alternatives per token, 400 tokens take 80
-# to 120 kB in the journal, and as much in the cache. Unless a call asks for them (`Call.alternatives`),
-# only the value of each token and the mean of its alternatives are kept, as rounded whole numbers without the
-# texts. (Fu et al. 2025, Deep Think with Confidence, arXiv:2508.15260, section 3.1: token confidence.)
+# to 120 kB in the journal, and as much in the cache. Unless a call asks for the alternatives
+# (`Call.alternatives`), only two whole numbers are kept per token: minus its log-probability in thousandths,
+# and minus the mean log-probability of its alternatives in hundredths. (Fu et al. 2025, Deep Think with
+# Confidence, arXiv:2508.15260, section 3.1: token confidence.)
 
 
 LOWEST = -100.0

@@ -115,7 +115,8 @@ def limit(**limits: str) -> None:
 
 
 def isolate() -> None:
-    """Give the children of this process their own user, PID, network, IPC and UTS namespaces.
+    """Move this process into new user, network, IPC and UTS namespaces, and start its children in a new PID
+    namespace.
 
     The user namespace maps only the user of this process, and never to root, so that programs that start
     there have no capabilities.

@@ -431,8 +431,8 @@ class StoreReplies:
         return replies
 
     async def _first(self, key: str, data: bytes, weights: Weights) -> Reply | None:
-        """Return the reply of `weights` under `key` that was stored before. `None` if it was damaged; then
-        `data` replaces it.
+        """Return the reply under `key` that another call stored first, from a model with `weights`. `None` if
+        there is none, or if its entry is damaged; `data` replaces a damaged entry.
         """
         try:
             first = await self.cache.find(key, weights)

@@ -123,8 +123,8 @@ class _Request:
 class Prefixes:
     """Answers calls on a llama.cpp server, and processes each shared prefix of their prompts only once.
 
-    A slot serves one call at a time. Calls of all event loops share the slots, and wait for them by polling,
-    since a closed loop can neither release a slot nor receive one.
+    A slot serves one call at a time. Calls of all event loops share the slots, and wait for them by polling:
+    a call whose loop was closed would never release its slot, or take one that it is given.
 
     Args:
         endpoint: The server.

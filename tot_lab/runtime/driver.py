@@ -75,7 +75,7 @@ class Driver:
         in_order: Whether branches run one after the other.
         bounds: Computes the most that a call can use.
         is_paused: Returns whether the run is paused, so that the strategy must wait.
-        samples: Answers several samples of a request in one task. `None` means one task per sample.
+        samples: Requests several samples of one prompt together. `None` requests each sample by itself.
     """
 
     def __init__(

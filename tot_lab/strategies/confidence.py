@@ -21,8 +21,9 @@ def confidence_of(tokens: Sequence[float], kind: Confidence, group: int) -> floa
 
     Args:
         tokens: The confidence of each token.
-        kind: The tokens or groups whose mean it is; see `DeepConf.confidence`.
-        group: Tokens of a group. Groups are sliding windows over the text.
+        kind: What is averaged: all tokens, the last group, the least confident group, or the least confident
+            tenth of the groups; see `DeepConf.confidence`.
+        group: Number of tokens in a group. Groups are sliding windows over the text.
     """
     if not tokens:
         return 0.0

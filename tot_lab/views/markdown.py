@@ -184,7 +184,7 @@ def _number_items(state: StateCore) -> None:
 def _close_fence(text: str) -> str:
     """Close the fence that is open at the end of `text`, if any."""
     tokens = _parser(False).parse(f"{text}\nend")
-    if not tokens:  # link definitions have no tokens
+    if not tokens:  # `end` completed a link definition, which has no tokens
         return text
     last = tokens[-1]
     is_open = last.type == "fence" and last.content.endswith("end")

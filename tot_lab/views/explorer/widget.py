@@ -348,7 +348,8 @@ class Explorer(Saved, anywidget.AnyWidget):
         try:
             return await self._task
         finally:
-            self._save_now()  # again: nbclient ignores what an earlier cell sends
+            # again, from the waiting cell: nbclient drops the messages of cells that have ended
+            self._save_now()
 
     @property
     def steer(self) -> Steering:
