@@ -182,8 +182,9 @@ def _good_pruned(facts: _Facts) -> Iterator[Finding]:
 
 
 def _lost_at(facts: _Facts) -> int | None:
-    """Return the first depth at which only pruned thoughts could still lead to a correct answer, or `None`
-    if there is none."""
+    """Return the first depth at which only pruned thoughts could still lead to a correct answer. `None` if
+    this holds at no depth.
+    """
     stayed: Counter[int] = Counter()
     pruned: Counter[int] = Counter()
     for node in facts.thoughts:

@@ -114,8 +114,8 @@ def steps_of(run: Run) -> Iterator[Action]:
 
 
 def _thought_with(lines: Sequence[Line], place: int, call: Call) -> tuple[Thought | None, int]:
-    """Return the thought that was recorded with the reply to the call at the index `place` (`None` if there
-    is none), and how many of its actions were carried out at most."""
+    """Return the thought that was recorded with the reply to the call at the index `place` (`None` if no
+    thought was), and how many of its actions were carried out at most."""
     most = MAX_CALLS
     for line in islice(lines, place + 1, None):
         if isinstance(line.e, Note) and line.e.name.endswith(".too_many_calls"):

@@ -48,7 +48,7 @@ HALVINGS = 8
 
 
 class Point(NamedTuple):
-    """The outcome of a run with a smaller budget. A field is `None` if it is unknown or there is none.
+    """The outcome of a run with a smaller budget. A field is `None` if its value is unknown or missing.
 
     `used` and `flops` are the use of the admitted calls. `error` says what the strategy raised, or why the
     answer cannot be graded.

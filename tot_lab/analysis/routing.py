@@ -225,7 +225,7 @@ def _graded(runs: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _router_in(runs: pandas.DataFrame) -> str:
-    """Return the only setting of `tl.Adaptive`. Raises `ValueError` if there is none or more than one."""
+    """Return the only setting of `tl.Adaptive`. Raises `ValueError` unless there is exactly one."""
     made = runs["strategy"] == Adaptive.kind if "strategy" in runs else runs["setting"] == Adaptive.kind
     names = _labels(runs[made])
     if len(names) != 1:

@@ -34,7 +34,7 @@ def main(
         written: Limit of the size of each file in bytes.
         processes: Maximum number of processes.
         folder: `no` to run without isolation, otherwise the only folder on disk in which the program may
-            write. Empty if there is none.
+            write. Empty if it may write nowhere.
         command: The program and its arguments.
     """
     end = time.monotonic() + float(wall)

@@ -310,7 +310,7 @@ def _offered(path: tuple[str, ...], group: str | None) -> Mapping[str, tuple[Ent
 
 
 def misplaced(name: str) -> str:
-    """Return a clause about an entry point `name` in an unknown group `tot_lab.…`. "" if there is none."""
+    """Return a clause about an entry point `name` in an unknown group `tot_lab.…`. "" without one."""
     from importlib.metadata import entry_points  # noqa: PLC0415  its import takes a while
 
     groups = [f"tot_lab.{group}" for group in GROUPS]

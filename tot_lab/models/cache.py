@@ -432,7 +432,7 @@ class StoreReplies:
 
     async def _first(self, key: str, data: bytes, weights: Weights) -> Reply | None:
         """Return the reply under `key` that another call stored first, from a model with `weights`. `None` if
-        there is none, or if its entry is damaged; `data` replaces a damaged entry.
+        no call did, or if its entry is damaged; `data` replaces a damaged entry.
         """
         try:
             first = await self.cache.find(key, weights)

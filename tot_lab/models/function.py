@@ -83,7 +83,7 @@ class Function:
 
     def _line_of(self, error: Exception) -> str:
         """Return the innermost line of the function's file in the traceback, as " (line 3 of f)", or "" if
-        there is none.
+        the traceback has no line of that file.
         """
         called = self.model if hasattr(self.model, "__code__") else type(self.model).__call__
         code = getattr(called, "__code__", None)

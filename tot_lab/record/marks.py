@@ -29,7 +29,7 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         verdict: `right`, `wrong`, or `None` for only a note.
-        note: The note, "" if there is none.
+        note: The note, "" without one.
     """
 
     verdict: Verdict | None = None

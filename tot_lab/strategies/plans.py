@@ -419,7 +419,7 @@ def calls_to_choose(steps: Sequence[PlanStep], name: str, count: int, goal: str)
 
 def inserted(steps: Sequence[PlanStep], added: Sequence[PlanStep]) -> list[PlanStep]:
     """Insert each step of `added` before the first step that uses a result of the same tool, or at the end if
-    there is none. That step, and all later ones that use such a result, then depend on the inserted step as
+    no step does. That step, and all later ones that use such a result, then depend on the inserted step as
     well. Steps are numbered anew.
     """
     made = list(steps)

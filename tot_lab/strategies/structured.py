@@ -171,7 +171,7 @@ def ask_name(
 
 
 def read_json_as(model_type: type[T], text: str) -> T | None:
-    """The first value of `model_type` in a reply, repaired if necessary. `None` if there is none."""
+    """The first value of `model_type` in a reply, repaired if necessary. `None` if no value can be read."""
     found = _form(model_type).read(text)
     return found.value if isinstance(found, _Value) else None
 

@@ -27,7 +27,7 @@ class ToolLoop(Acting):
     trip, plus 1.
 
     If a budget or a failed model call ends the loop, the answer is read from the last turn without a tool
-    call, or is empty if there is none.
+    call, or is empty if every turn has one.
 
     References:
         reactive-agents-ts (github.com/tylerjrbuell/reactive-agents-ts), an agent without reasoning.

@@ -36,7 +36,7 @@ def last_number(text: str) -> Fraction | None:
     r"""Return the exact value of the last number in `text`: `1,000`, `2.5e-1`, `\frac{3}{4}`, `1 3/4`.
 
     An exponent, such as the 2 of `5 cm^2`, does not count as a number, but `1.5 \times 10^3` is 1500. Returns
-    `None` if there is no number, or if the last one has over 1,000 characters or divides by zero.
+    `None` for a text without numbers, or if the last one has over 1,000 characters or divides by zero.
     """
     found = deque(_NUMBER.finditer(_with_slashes(text)), maxlen=1)
     return _value(found[0]) if found else None
@@ -369,7 +369,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def boxed_answer(text: str) -> str | None:
-    r"""Return the content of the last `\boxed{…}`, also of `\boxed{\text{…}}`. `None` if there is none."""
+    r"""Return the content of the last `\boxed{…}`, also of `\boxed{\text{…}}`. `None` without a box."""
     boxed = (last_boxed(text) or "").strip()
     braced = _BRACED.fullmatch(boxed)
     return (braced[1].strip() if braced else boxed) or None

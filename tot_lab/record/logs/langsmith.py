@@ -211,7 +211,7 @@ def _output(outputs: Mapping[str, Any]) -> tuple[dict[str, Any] | None, Any]:
 
 
 def _object(values: list[Any], name: str) -> dict[str, Any]:
-    """Return the first of `values`, or an empty object if there is none."""
+    """Return the first of `values`, or an empty object if `values` is empty."""
     if values and not isinstance(values[0], dict):
         raise ValueError(f"field {name!r} must hold objects: got {values[0]!r:.80}.")
     return values[0] if values else {}

@@ -154,7 +154,7 @@ def _is_simple(kind: Any) -> bool:
 
 
 def _default_part(base: Any) -> type[BaseModel] | None:
-    """Return the subclass of `base` that a form selects initially, or `None` if there is none.
+    """Return the subclass of `base` that a form selects initially, or `None` if no class qualifies.
 
     Only classes without required fields are considered. `ChainOfThought` is preferred.
     """

@@ -238,7 +238,7 @@ class Recording:
         ]
 
     def _call_number(self, line: Line) -> int | None:
-        """Return the number of the call that the note in `line` is about, or `None` if there is none."""
+        """Return the number of the call that the note in `line` is about. `None` if it is about no call."""
         place = line.e.data.get("call") if isinstance(line.e, Note) and not line.p else None
         return self._calls.get(tuple(place)) if isinstance(place, list | tuple) else None
 
